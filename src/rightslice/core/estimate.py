@@ -1,0 +1,35 @@
+"""A predicted number: value, 80 % interval, and where it comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Provenance = Literal["measured", "calibrated", "interpolated", "first-principles", "unvalidated"]
+"""From most to least trusted."""
+
+_TRUST: tuple[Provenance, ...] = ("measured", "calibrated", "interpolated", "first-principles", "unvalidated")
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """`low` and `high` bound the 80 % interval; `low <= value <= high`."""
+
+    value: float
+    low: float
+    high: float
+    provenance: Provenance
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.value <= self.high:
+            raise ValueError(f"estimate out of order: {self.low} <= {self.value} <= {self.high}")
+
+    @classmethod
+    def within(cls, value: float, relative: float, provenance: Provenance) -> Estimate:
+        """`value` with a multiplicative band: value / (1 + relative) .. value * (1 + relative)."""
+        return cls(value, value / (1.0 + relative), value * (1.0 + relative), provenance)
+
+
+def least_trusted(*provenances: Provenance) -> Provenance:
+    """The weakest of several sources decides what a combined number may claim."""
+    return max(provenances, key=_TRUST.index)

@@ -1,0 +1,326 @@
+"""The plan: the one document that manifests, reports, simulations and load tests read; mirrors `plan.json`.
+
+Every field is data; nothing is computed here but lookups. Fields whose stage is not built yet are empty or None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rightslice.core.engine import EngineSettings
+from rightslice.core.estimate import Estimate
+from rightslice.core.slo import Slo
+
+PLAN_SCHEMA = "rightslice.plan/v1"
+
+Capacity = Literal["on_demand", "reservation", "future_reservation", "capacity_block", "flex_start", "spot", "owned"]
+Price = Literal["list", "commitment_1y", "commitment_3y", "savings_plan", "negotiated", "spot", "flex", "owned"]
+
+
+@dataclass(frozen=True, slots=True)
+class MonthlyCost:
+    """USD a month. `low`..`high` cover the price's quality; `price_date` is ISO 8601; parts add up to `value`."""
+
+    value: float
+    low: float
+    high: float
+    price_date: str
+    quality: str
+    compute: float
+    licences: float = 0.0
+    other: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Purchase:
+    """Who guarantees the machine, and what it costs."""
+
+    capacity: Capacity
+    price: Price
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutUse:
+    """How many GPUs of the pool carry this layout: `whole` = {}, else MIG profile -> count."""
+
+    name: str
+    gpus: int
+    profiles: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Equal nodes bought the same way. `hourly_usd` is one node's."""
+
+    name: str
+    provider: str
+    region: str
+    platform: str
+    machine_type: str
+    accelerator: str
+    gpus_per_node: int
+    nodes: int
+    nodes_max: int
+    purchase: Purchase
+    hourly_usd: float
+    price_date: str
+    price_quality: str
+    sharing: Literal["none", "mig", "time-slicing", "mps"]
+    layouts: tuple[LayoutUse, ...]
+    host_architecture: str = "x86"
+    fabric: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes on each accelerator (or slice) of one replica, and what is left for the KV cache."""
+
+    device_bytes: int
+    weights_bytes: int
+    activation_bytes: int
+    overhead_bytes: int
+    kv_cache_bytes: int
+    kv_tokens: int
+    max_sequences: int
+
+    @property
+    def used_bytes(self) -> int:
+        """Everything the engine takes."""
+        return self.weights_bytes + self.activation_bytes + self.overhead_bytes + self.kv_cache_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What is started: name, version, image, and the very arguments (flag -> value; empty value = a bare flag)."""
+
+    name: str
+    version: str
+    image: str
+    args: dict[str, str]
+    port: int
+    health_path: str
+    metrics_path: str
+    settings: EngineSettings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """Replica counts: the floor, what runs at the planned load, the ceiling of autoscaling."""
+
+    min: int
+    steady: int
+    max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """Equal replicas. `partition` is `whole` or a MIG profile; `max_rate` is requests/s of one replica at its SLO."""
+
+    id: str
+    role: Literal["unified", "prefill", "decode"]
+    pool: str
+    accelerator: str
+    partition: str
+    gpus_per_replica: int
+    replicas: Replicas
+    engine: Engine
+    memory: Memory | None
+    max_rate: Estimate | None = None
+    provenance: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SloResult:
+    """One objective of a plan and what the simulation found."""
+
+    subject: str
+    slo: Slo
+    predicted_ms: float
+    achieved_share: float
+    met: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Predicted at the planned load: p95 with its 80 % interval. None where the metric does not exist for the task."""
+
+    ttft_ms: Estimate | None
+    tpot_ms: Estimate | None
+    e2e_ms: Estimate | None
+    requests_per_s_at_slo: Estimate | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedModel:
+    """One model of the workload as it will run."""
+
+    name: str
+    source: str
+    task: str
+    replicas: int
+    rate_per_s: float
+    expected: Expected
+    slos: tuple[SloResult, ...]
+    slo_met: bool
+    slo_probability: float | None
+    deployments: tuple[Deployment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPipeline:
+    """One closed-loop population of a pipeline as simulated."""
+
+    name: str
+    users: str
+    concurrent_users: int
+    stages: tuple[str, ...]
+    requests_per_s: float
+    e2e_ms: Estimate | None
+    slos: tuple[SloResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One tenant of one GPU. `start`: MIG memory unit or slot number; a replica over several GPUs repeats `replica`."""
+
+    partition: str
+    start: int
+    model: str
+    deployment: str
+    replica: int
+    memory_bytes: int
+    used_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One GPU of one node and who lives on it. `memory_bytes` is the visible memory of the whole GPU."""
+
+    pool: str
+    node: int
+    gpu: int
+    memory_bytes: int
+    slots: tuple[Slot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The simulation behind the plan. `draws` are repetitions with coefficients drawn from their error bands."""
+
+    seed: int
+    draws: int
+    draws_met: int
+    horizon_s: float
+    requests: int
+    completed: int
+    failed: int
+    slo_attainment: float
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """No plan of the modelled kind costs less than `monthly_usd`; `gap` = (plan - bound) / bound."""
+
+    monthly_usd: float
+    gap: float
+    perfect_autoscaler_gpu_hours: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """An option that was not chosen: the constraint that binds, and the cheapest way to allow it."""
+
+    option: str
+    model: str
+    code: str
+    reason: str
+    relaxation: str = ""
+    monthly_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A complete other choice that would work, with its cost. One per accelerator."""
+
+    option: str
+    accelerator: str
+    monthly_usd: float
+    difference_usd: float
+    detail: str
+    verified: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What must be asked for before this plan can run: quota, reservation, licence."""
+
+    kind: Literal["quota", "reservation", "licence"]
+    subject: str
+    amount: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Warning:  # noqa: A001 - the document's own word
+    """Something to watch out for."""
+
+    code: str
+    subject: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What the same load would cost with one whole GPU (group) per model replica, the usual practice."""
+
+    monthly_usd: float
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Why the answer is no: what binds, and single changes that would make it yes."""
+
+    what: str
+    ways_out: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The whole answer. `monthly_usd`, `bound` and `verification` are None when infeasible."""
+
+    name: str
+    feasible: bool
+    reproducible: bool
+    seed: int
+    environment: str
+    objective: str
+    monthly_usd: MonthlyCost | None
+    usd_per_million_input_tokens: float | None
+    usd_per_million_output_tokens: float | None
+    slo_probability: float | None
+    binding_slo: str | None
+    pools: tuple[Pool, ...]
+    models: tuple[PlannedModel, ...]
+    pipelines: tuple[PlannedPipeline, ...]
+    placements: tuple[Placement, ...]
+    autoscaling: tuple[dict[str, Any], ...]
+    verification: Verification | None
+    bound: Bound | None
+    baseline: Baseline | None
+    rejected: tuple[Rejection, ...]
+    alternatives: tuple[Alternative, ...]
+    requests_to_make: tuple[Request, ...]
+    warnings: tuple[Warning, ...]
+    assumptions: tuple[str, ...] = ()
+    binding: Binding | None = None
+    schema: str = PLAN_SCHEMA
+
+    def pool(self, name: str) -> Pool:
+        """The pool of that name; KeyError when absent."""
+        for pool in self.pools:
+            if pool.name == name:
+                return pool
+        raise KeyError(name)

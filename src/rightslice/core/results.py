@@ -1,0 +1,125 @@
+"""What a simulation returns. Times are milliseconds here because people read them; picoseconds inside the kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rightslice.core.slo import Slo
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Mean and percentiles of one quantity."""
+
+    mean: float
+    p50: float
+    p95: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True)
+class SloOutcome:
+    """One objective and the share of requests that met it."""
+
+    slo: Slo
+    achieved_share: float
+
+    @property
+    def met(self) -> bool:
+        """Whether enough requests met it."""
+        return self.achieved_share >= self.slo.share
+
+
+@dataclass(frozen=True, slots=True)
+class ClassResult:
+    """One traffic class of one model. Distributions cover completed requests and are None when there are none."""
+
+    model: str
+    traffic_class: str
+    requests: int
+    completed: int
+    failed: int
+    ttft_ms: Distribution | None
+    tpot_ms: Distribution | None
+    e2e_ms: Distribution | None
+    requests_per_s: float
+    output_tokens_per_s: float
+    slo_attainment: float
+    outcomes: tuple[SloOutcome, ...] = ()
+
+    @property
+    def unfinished(self) -> int:
+        """Requests still under way when the horizon ended."""
+        return self.requests - self.completed - self.failed
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """One stage of a pipeline."""
+
+    model: str
+    e2e_ms: Distribution | None
+    ttft_ms: Distribution | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineResult:
+    """One closed-loop population going through one pipeline."""
+
+    name: str
+    users: str
+    requests: int
+    completed: int
+    requests_per_s: float
+    e2e_ms: Distribution | None
+    per_stage: tuple[StageResult, ...]
+    slo_attainment: float
+    outcomes: tuple[SloOutcome, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaResult:
+    """What one replica did: busy share of the horizon, KV cache use (share of blocks), preemptions, mean batch."""
+
+    deployment: str
+    replica: int
+    busy_share: float
+    kv_use_mean: float
+    kv_use_peak: float
+    preemptions: int
+    batch_mean: float
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationResult:
+    """requests = completed + failed + unfinished; `lost` is part of `failed`; `requeued` is informative."""
+
+    seed: int
+    horizon_s: float
+    requests: int
+    completed: int
+    failed: int
+    requeued: int
+    lost: int
+    per_class: tuple[ClassResult, ...]
+    pipelines: tuple[PipelineResult, ...]
+    replicas: tuple[ReplicaResult, ...]
+
+    @property
+    def outcomes(self) -> tuple[SloOutcome, ...]:
+        """Every objective of every class and pipeline."""
+        of_classes = tuple(o for result in self.per_class for o in result.outcomes)
+        return of_classes + tuple(o for result in self.pipelines for o in result.outcomes)
+
+    @property
+    def slos_met(self) -> bool:
+        """Whether every objective holds."""
+        return all(outcome.met for outcome in self.outcomes)
+
+    @property
+    def slo_attainment(self) -> float:
+        """Share of all requests, pipelines' included, that meet every objective of theirs; 1.0 without requests."""
+        parts = [(r.requests, r.slo_attainment) for r in self.per_class]
+        parts += [(r.requests, r.slo_attainment) for r in self.pipelines]
+        total = sum(n for n, _ in parts)
+        return sum(n * share for n, share in parts) / total if total else 1.0

@@ -1,0 +1,1 @@
+"""What people write: workload and layout documents, their diagnostics and JSON Schema."""
