@@ -11,7 +11,7 @@ WHOLE = "whole"
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
-    """One accelerator. `visible_memory_bytes` is what CUDA/HIP gives an engine; `visible_assumed` when nobody printed it.
+    """One accelerator. `visible_memory_bytes`: what CUDA/HIP gives an engine; `visible_assumed`: nobody printed it.
 
     `flops` holds dense operations per second by dtype (bf16, fp16, fp8, int8, fp4, tf32, fp32); an absent key means
     that the hardware has no such unit.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rightslice.core.rules import slug_of
+from rightslice.core.text import visible
 
 Severity = Literal["error", "warn", "info"]
 
@@ -51,7 +52,7 @@ class Diagnostic:
         """`error[RS0312] workload.yaml:12:28: message (hint)`."""
         where = f" {self.location}:" if self.location else ""
         hint = f" ({self.hint})" if self.hint else ""
-        return f"{self.severity}[{self.rule}]{where} {self.message}{hint}"
+        return visible(f"{self.severity}[{self.rule}]{where} {self.message}{hint}")
 
 
 class RightsliceError(Exception):

@@ -224,12 +224,24 @@ class Users(Section):
     ramp_down: Seconds = 0.0
 
 
+class StageLengths(Section):
+    """Token counts of one language-model stage, for each request of a pipeline."""
+
+    input_tokens: Tokens
+    output_tokens: Tokens
+
+
 class Pipeline(Section):
-    """Models called one after another for each user's request."""
+    """Models called one after another for each user's request.
+
+    `users` are alternative populations: each is planned for and verified on its own. `lengths` gives the token counts
+    of language-model stages; without it the model's own traffic classes do.
+    """
 
     name: Name
     stages: Annotated[tuple[str, ...], Field(min_length=1, max_length=64)]
     users: Annotated[dict[Name, Users], Field(min_length=1)]
+    lengths: dict[Name, StageLengths] = {}
     slo: Slos = ()
 
 

@@ -1,0 +1,199 @@
+"""Typed, bounded access to a model configuration: one place that knows the many names of one number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from rightslice.core.errors import BadInputError, Diagnostic, Location
+
+Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
+Object = Mapping[str, Json]
+
+MAX_LAYERS: Final = 4096
+MAX_WIDTH: Final = 1 << 24
+MAX_CONTEXT: Final = 1 << 34
+
+ALIASES: Final[dict[str, tuple[str, ...]]] = {
+    "hidden": ("hidden_size", "n_embd", "d_model", "model_dim", "decoder_hidden_size", "embed_dim", "hidden_dim", "dim"),
+    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_transformer_layers", "decoder_layers"),
+    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads", "num_query_heads"),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", "multi_query_group_num"),
+    "head_dim": ("head_dim", "kv_channels", "attention_head_dim", "d_kv", "v_channels"),
+    "intermediate": (
+        "intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim", "d_ff", "decoder_ffn_dim", "encoder_ffn_dim",
+        "ffn_intermediate_size", "mlp_hidden_size", "block_ff_dim", "feedforward_size",
+    ),
+    "vocab": ("padded_vocab_size", "vocab_size", "n_vocab"),
+    "context": (
+        "max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length", "n_ctx",
+        "model_max_length", "max_target_positions", "max_seq_length", "max_length_of_context",
+    ),
+    "experts": (
+        "num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts", "n_experts", "num_moe_experts",
+        "num_routed_experts",
+    ),
+    "top_k": (
+        "num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "moe_top_k", "top_k_experts",
+        "num_experts_per_topk", "num_selected_experts", "experts_per_token", "n_experts_per_token",
+    ),
+    "expert_intermediate": (
+        "moe_intermediate_size", "expert_intermediate_size", "moe_ffn_hidden_size", "expert_ffn_hidden_size",
+        "moe_hidden_size",
+    ),
+    "shared_experts": (
+        "n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts", "n_share_expert",
+    ),
+    "shared_intermediate": (
+        "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size",
+        "share_expert_dim", "shared_experts_intermediate_size",
+    ),
+    "window": ("sliding_window", "sliding_window_size", "attention_window", "window_size", "local_attention"),
+    "conv_kernel": ("conv_kernel", "mamba_d_conv", "d_conv", "linear_conv_kernel_dim", "conv1d_width", "conv_L_cache"),
+    "state_size": ("ssm_state_size", "mamba_d_state", "state_size", "d_state"),
+}  # fmt: skip
+"""One quantity -> the keys under which configurations give it, the commonest first."""
+
+
+class Config:
+    """One JSON object of a configuration with the defaults of its class. Wrong values raise BadInputError RS2007.
+
+    A key that is present with `null` is not the same as an absent one: `null` means none, absent means the default.
+    """
+
+    __slots__ = ("_defaults", "_raw", "where")
+
+    def __init__(self, raw: Object, defaults: Object, where: str) -> None:
+        self._raw = raw
+        self._defaults = defaults
+        self.where = where
+
+    def error(self, message: str, hint: str = "") -> BadInputError:
+        """A finding about this configuration."""
+        return BadInputError(Diagnostic("RS2007", message, Location(self.where), hint))
+
+    def _find(self, name: str) -> tuple[str, Json]:
+        names = ALIASES.get(name, (name,))
+        for source in (self._raw, self._defaults):
+            present = False
+            for key in names:
+                if key in source:
+                    present = True
+                    if source[key] is not None:
+                        return key, source[key]
+            if present:
+                return names[0], None
+        return names[0], None
+
+    def has(self, *names: str) -> bool:
+        """Whether any of the keys is given (or a class default) and not null."""
+        return any(self._find(name)[1] is not None for name in names)
+
+    def given(self, key: str) -> bool:
+        """Whether the file itself carries the key, null included."""
+        return key in self._raw
+
+    def raw(self, name: str) -> Json:
+        """The value as it stands, aliases resolved."""
+        return self._find(name)[1]
+
+    def maybe(self, name: str, *, low: int = 0, high: int = MAX_WIDTH) -> int | None:
+        """A whole number, or None when absent or null."""
+        key, value = self._find(name)
+        return None if value is None else self._whole(key, value, low, high)
+
+    def number(self, name: str, default: int | None = None, *, low: int = 0, high: int = MAX_WIDTH) -> int:
+        """A whole number; `default` when absent or null; an error when there is neither."""
+        value = self.maybe(name, low=low, high=high)
+        if value is not None:
+            return value
+        if default is None:
+            key = ALIASES.get(name, (name,))[0]
+            raise self.error(f"{key} is missing", "give the model's complete config.json")
+        return default
+
+    def real(self, name: str, default: float) -> float:
+        """A finite number, for multipliers such as `expand`."""
+        key, value = self._find(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise self.error(f"{key} must be a number, not {_shown(value)}")
+        if not 0 <= value <= MAX_WIDTH:
+            raise self.error(f"{key} = {_shown(value)} is out of range")
+        return float(value)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """A boolean; null counts as `default`."""
+        key, value = self._find(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool | int):
+            raise self.error(f"{key} must be true or false, not {_shown(value)}")
+        return bool(value)
+
+    def text(self, name: str, default: str = "") -> str:
+        """A string; anything else counts as absent."""
+        value = self._find(name)[1]
+        return value if isinstance(value, str) else default
+
+    def words(self, name: str) -> tuple[str, ...] | None:
+        """A list of strings, or None."""
+        key, value = self._find(name)
+        if value is None or isinstance(value, str):
+            return None
+        if not isinstance(value, Sequence) or any(not isinstance(item, str) for item in value):
+            raise self.error(f"{key} must be a list of strings")
+        return tuple(str(item) for item in value)
+
+    def numbers(self, name: str, *, low: int = 0, high: int = MAX_WIDTH) -> tuple[int, ...] | None:
+        """A list of whole numbers (a bare one counts as none), or None. The text form of a list is read too."""
+        key, value = self._find(name)
+        if isinstance(value, str):
+            parts: Sequence[str] = value.strip("[]() ").replace(" ", ",").split(",")
+            value = [int(p) for p in parts if p.isdigit() and len(p) < 9]
+        if value is None or not isinstance(value, Sequence):
+            return None
+        if len(value) > MAX_LAYERS:
+            raise self.error(f"{key} has {len(value)} entries")
+        return tuple(self._whole(key, 0 if item is None else item, low, high) for item in value)
+
+    def part(self, name: str) -> Object | None:
+        """A nested object, or None."""
+        key, value = self._find(name)
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            raise self.error(f"{key} must be an object, not {_shown(value)}")
+        return value
+
+    def objects(self, name: str) -> tuple[Object, ...] | None:
+        """A list of objects, or None."""
+        key, value = self._find(name)
+        if value is None:
+            return None
+        if isinstance(value, str) or not isinstance(value, Sequence) or len(value) > MAX_LAYERS:
+            raise self.error(f"{key} must be a list of objects")
+        found = tuple(item for item in value if isinstance(item, Mapping))
+        if len(found) != len(value):
+            raise self.error(f"{key} must be a list of objects")
+        return found
+
+    def _whole(self, key: str, value: Json, low: int, high: int) -> int:
+        if isinstance(value, float) and math.isfinite(value) and value == int(value):
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.error(f"{key} must be a whole number, not {_shown(value)}")
+        if not low <= value <= high:
+            raise self.error(f"{key} = {_shown(value)} is out of range ({low} to {high})")
+        return value
+
+
+def _shown(value: Json) -> str:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "a list"
+    if isinstance(value, Mapping):
+        return "an object"
+    text = repr(value) if not isinstance(value, int) or abs(value) < 10**18 else f"a number of {value.bit_length()} bits"
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -1,0 +1,1 @@
+"""From needs to a plan: candidates with their reasons, the packing problem, and the plan document."""

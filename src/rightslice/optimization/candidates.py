@@ -1,0 +1,294 @@
+"""Enumerate the options of every model over what can be bought, and keep the reason of every refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rightslice.catalogue.accelerators import accelerators, device
+from rightslice.catalogue.architecture import Architecture
+from rightslice.catalogue.engines import engine
+from rightslice.catalogue.hardware import WHOLE, Device
+from rightslice.catalogue.mig import geometry
+from rightslice.catalogue.platforms import platforms
+from rightslice.core.engine import DTYPE_BITS, Dtype, EngineSettings, KvDtype
+from rightslice.core.plan import Memory, Rejection
+from rightslice.core.quantities import format_bytes
+from rightslice.memory.footprint import custom_footprint, footprint, legal_parallelism, precision_support
+from rightslice.optimization.needs import Need
+from rightslice.optimization.options import Candidates, Option
+from rightslice.performance.laws import step_costs
+from rightslice.performance.stages import stage_costs
+from rightslice.procurement.offers import Offer
+from rightslice.spec.workload import CustomMemory, Profile
+
+TENSOR_PARALLEL_SIZES = (1, 2, 4, 8, 16)
+MAX_PIPELINE_NODES = 4
+CONTEXT_OVERHEAD_BYTES = 644_245_094
+"""CUDA context and framework of one process beside a measured stage's own memory: 0.6 GiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One accelerator as it can be had: the largest machine, whether nodes reach each other fast, what MIG makes."""
+
+    accelerator: str
+    machine_sizes: tuple[int, ...]
+    fabrics: frozenset[str]
+    fast_network: bool
+    partitions: tuple[str, ...]
+    largest_machine: str
+
+    @property
+    def largest(self) -> int:
+        """Accelerators in the largest machine on offer."""
+        return max(self.machine_sizes)
+
+
+def sites(offers: Sequence[Offer], platform_of: Mapping[str, str]) -> tuple[Site, ...]:
+    """Group offers by accelerator, in a fixed order. `platform_of` maps provider -> platform name."""
+    grouped: dict[str, list[Offer]] = {}
+    for offer in offers:
+        grouped.setdefault(offer.machine.accelerator, []).append(offer)
+    return tuple(_site(name, grouped[name], platform_of) for name in sorted(grouped))
+
+
+def _site(name: str, offers: Sequence[Offer], platform_of: Mapping[str, str]) -> Site:
+    machines = [offer.machine for offer in offers]
+    can_slice = any(platforms()[platform_of[m.provider]].mig != "none" for m in machines)
+    table = geometry(name) if can_slice and accelerators()[name].mig else None
+    profiles = [p.name for p in table.profiles if not p.media] if table else []
+    largest = max(machines, key=lambda m: (m.accelerator_count, m.machine_type))
+    return Site(
+        accelerator=name,
+        machine_sizes=tuple(sorted({int(m.accelerator_count) for m in machines})),
+        fabrics=frozenset(m.fabric for m in machines),
+        fast_network=any(m.gpudirect not in ("none", "") for m in machines),
+        partitions=(WHOLE, *profiles),
+        largest_machine=largest.machine_type,
+    )
+
+
+def candidates(needs: Iterable[Need], found: Sequence[Site], engines: Sequence[str]) -> Candidates:
+    """Every legal, fitting option of every need, with rejections aggregated per accelerator."""
+    options: list[Option] = []
+    rejections: list[Rejection] = []
+    for need in needs:
+        for site in found:
+            good, bad = _of_site(need, site, engines)
+            options += good
+            if not good:
+                rejections += bad
+            elif need.model.partition and need.model.partition != WHOLE:
+                rejections += [r for r in bad if r.code == "RS2001"]
+    return Candidates(tuple(options), tuple(rejections))
+
+
+def _of_site(need: Need, site: Site, engines: Sequence[str]) -> tuple[list[Option], list[Rejection]]:
+    if need.model.memory:
+        return _custom(need, site, need.model.memory)
+    if need.model.profile:
+        return _staged(need, site, need.model.profile)
+    if need.architecture:
+        return _served(need, site, engines, need.architecture)
+    raise ValueError(f"{need.name} has neither memory, profile nor architecture")
+
+
+def _partitions(need: Need, site: Site) -> tuple[str, ...]:
+    pinned = need.model.partition
+    return tuple(p for p in site.partitions if not pinned or p == pinned)
+
+
+def _refusal(need: Need, site: Site, code: str, reason: str, relaxation: str = "") -> Rejection:
+    return Rejection(f"{site.accelerator} for {need.name}", need.name, code, reason, relaxation)
+
+
+def _custom(need: Need, site: Site, memory: CustomMemory) -> tuple[list[Option], list[Rejection]]:
+    """Memory-only models: the fewest whole accelerators of one machine that hold them."""
+    whole = device(site.accelerator)
+    sizes = [n for n in site.machine_sizes if memory.shardable or n == 1] or list(site.machine_sizes[:1])
+    counts = sorted({n for n in range(1, max(sizes) + 1) if n & (n - 1) == 0} if memory.shardable else {1})
+    for gpus in counts:
+        held = custom_footprint(memory, whole, gpus)
+        if held.fits:
+            key = _key(need.name, whole, None, gpus)
+            kept = Memory(
+                device_bytes=held.device_bytes,
+                weights_bytes=held.weights_bytes,
+                activation_bytes=held.activation_bytes,
+                overhead_bytes=held.overhead_bytes,
+                kv_cache_bytes=held.kv_cache_bytes,
+                kv_tokens=0,
+                max_sequences=0,
+            )
+            return [Option(key, need.name, whole, gpus, "custom", "", None, kept, None)], []
+    return [], [_custom_refusal(need, site, memory, whole)]
+
+
+def _custom_refusal(need: Need, site: Site, memory: CustomMemory, whole: Device) -> Rejection:
+    needed = format_bytes(memory.total_bytes)
+    if not memory.shardable:
+        reason = f"needs {needed} on one accelerator, it has {format_bytes(whole.memory_bytes)}"
+        return _refusal(need, site, "RS2001", reason, "memory.shardable: true if it can be split")
+    each = whole.accelerator.advertised_memory_bytes
+    held = f"{site.largest} x {format_bytes(each)} = {format_bytes(site.largest * each)}"
+    reason = f"needs {needed}; the largest machine, {site.largest_machine}, has {held}"
+    if site.fast_network:
+        return _refusal(need, site, "RS2001", reason + "; a model that we cannot read is not split over machines")
+    return _refusal(
+        need, site, "RS2001", reason + ", and there is no fast link between machines to spread it over several"
+    )
+
+
+def _staged(need: Need, site: Site, profile: Profile) -> tuple[list[Option], list[Rejection]]:
+    """Measured stages: one process on one whole accelerator or slice."""
+    good: list[Option] = []
+    largest = 0
+    for partition in _partitions(need, site):
+        seen = device(site.accelerator, partition)
+        largest = max(largest, seen.memory_bytes)
+        if profile.memory + CONTEXT_OVERHEAD_BYTES > seen.memory_bytes:
+            continue
+        kept = Memory(seen.memory_bytes, profile.memory, 0, CONTEXT_OVERHEAD_BYTES, 0, 0, max(profile.streams))
+        costs = stage_costs(profile, seen) if need.has_load else None
+        good.append(Option(_key(need.name, seen, None, 1), need.name, seen, 1, "custom", "", None, kept, costs))
+    if good:
+        return good, []
+    if largest == 0:
+        reason = f"partition {need.model.partition} cannot be made on {site.accelerator} here"
+        return [], [_refusal(need, site, "RS4013", reason, "remove partition")]
+    reason = f"needs {format_bytes(profile.memory + CONTEXT_OVERHEAD_BYTES)}, it has {format_bytes(largest)}"
+    return [], [_refusal(need, site, "RS2001", reason)]
+
+
+def _served(
+    need: Need, site: Site, engines: Sequence[str], architecture: Architecture
+) -> tuple[list[Option], list[Rejection]]:
+    """Models that an engine serves: every partition, precision and parallelism that is legal and fits."""
+    good: list[Option] = []
+    bad: list[Rejection] = []
+    for settings, seen in _configurations(need, site, engines, architecture):
+        option = _one(need, architecture, settings, seen)
+        if isinstance(option, Option):
+            good.append(option)
+        else:
+            code, reason, relaxation = option
+            bad.append(_refusal(need, site, code, reason, relaxation))
+    if not good and not bad:
+        reason = f"partition {need.model.partition} cannot be made on {site.accelerator} here"
+        bad.append(_refusal(need, site, "RS4013", reason, "remove partition"))
+    return good, bad[-1:] if not good else []
+
+
+def _configurations(
+    need: Need, site: Site, engines: Sequence[str], architecture: Architecture
+) -> Iterator[tuple[EngineSettings, Device]]:
+    """Smallest first, so that the last refusal is the one of the largest configuration."""
+    for engine_name in engines:
+        for partition in reversed(_partitions(need, site)):
+            seen = device(site.accelerator, partition)
+            for tensor, pipeline in _parallelism(site, partition):
+                for weight_dtype in _weight_dtypes(need, architecture):
+                    for kv_dtype in _kv_dtypes(need):
+                        yield _settings(need, engine_name, seen, (tensor, pipeline), weight_dtype, kv_dtype), seen
+
+
+def _parallelism(site: Site, partition: str) -> list[tuple[int, int]]:
+    if partition != WHOLE:
+        return [(1, 1)]
+    inside = [(tensor, 1) for tensor in TENSOR_PARALLEL_SIZES if tensor <= site.largest]
+    across = [(site.largest, nodes) for nodes in (2, MAX_PIPELINE_NODES)] if site.fast_network else []
+    return inside + across
+
+
+def _weight_dtypes(need: Need, architecture: Architecture) -> tuple[Dtype, ...]:
+    if need.model.precision:
+        return need.model.precision
+    published = architecture.published_dtype
+    return (published,) if published in DTYPE_BITS else ("bf16",)  # type: ignore[return-value]
+
+
+def _kv_dtypes(need: Need) -> tuple[KvDtype, ...]:
+    return need.model.kv_precision or ("bf16",)
+
+
+def _settings(
+    need: Need,
+    engine_name: str,
+    seen: Device,
+    parallelism: tuple[int, int],
+    weight_dtype: Dtype,
+    kv_dtype: KvDtype,
+) -> EngineSettings:
+    facts = engine(engine_name)
+    defaults = facts.defaults(facts.latest_version, seen)
+    lora = need.model.lora
+    speculative = need.model.speculative
+    return EngineSettings(
+        engine=engine_name,
+        version=facts.latest_version,
+        tensor_parallel_size=parallelism[0],
+        pipeline_parallel_size=parallelism[1],
+        weight_dtype=weight_dtype,
+        kv_dtype=kv_dtype,
+        max_model_len=need.max_model_len,
+        max_num_seqs=defaults.max_num_seqs,
+        max_num_batched_tokens=defaults.max_num_batched_tokens,
+        memory_fraction=defaults.memory_fraction,
+        block_size_tokens=defaults.block_size_tokens,
+        prefix_caching=defaults.prefix_caching,
+        chunked_prefill=defaults.chunked_prefill,
+        lora_slots=lora.adapters if lora else 0,
+        lora_max_rank=lora.max_rank if lora else 0,
+        speculative_method=speculative.method if speculative else "",
+        speculative_tokens=speculative.tokens if speculative else 0,
+        speculative_acceptance=(speculative.acceptance or 0.0) if speculative else 0.0,
+    )
+
+
+def _one(
+    need: Need, architecture: Architecture, settings: EngineSettings, seen: Device
+) -> Option | tuple[str, str, str]:
+    """The option, or (rule, reason, relaxation)."""
+    if precision_support(seen, settings.weight_dtype) == "refused":
+        reason = f"{seen.accelerator.name} cannot run {settings.weight_dtype} weights"
+        return "RS2005", reason, "allow another precision"
+    illegal = legal_parallelism(architecture, settings)
+    if illegal:
+        return "RS2006", illegal, "another accelerator or tensor parallel size"
+    held = footprint(architecture, seen, settings, typical_tokens=need.typical_tokens)
+    gpus = settings.gpus_per_replica
+    if not held.fits:
+        return "RS2001", f"{gpus} x {seen.name}: {held.reason}", "a smaller max_context or precision"
+    kept = Memory(
+        device_bytes=held.device_bytes,
+        weights_bytes=held.weights_bytes,
+        activation_bytes=held.activation_bytes,
+        overhead_bytes=held.overhead_bytes,
+        kv_cache_bytes=held.kv_cache_bytes,
+        kv_tokens=held.kv_tokens,
+        max_sequences=held.max_sequences,
+    )
+    costs = step_costs(architecture, seen, settings, typical_tokens=need.typical_tokens) if need.has_load else None
+    lowered = DTYPE_BITS[settings.weight_dtype] < DTYPE_BITS.get(architecture.published_dtype, 16)
+    return Option(
+        key=_key(need.name, seen, settings, gpus),
+        model=need.name,
+        device=seen,
+        gpus=gpus,
+        engine=settings.engine,
+        engine_version=settings.version,
+        settings=settings,
+        memory=kept,
+        costs=costs,
+        precision_lowered=lowered,
+    )
+
+
+def _key(model: str, seen: Device, settings: EngineSettings | None, gpus: int) -> str:
+    if settings is None:
+        return f"{model}/{seen.name}/x{gpus}"
+    parallel = f"tp{settings.tensor_parallel_size}" + (
+        f"pp{settings.pipeline_parallel_size}" if settings.pipeline_parallel_size > 1 else ""
+    )
+    return f"{model}/{seen.name}/{settings.engine}/{settings.weight_dtype}-{settings.kv_dtype}/{parallel}"

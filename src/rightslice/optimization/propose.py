@@ -1,0 +1,148 @@
+"""Options + rates + offers -> the packing problem -> counts of nodes, layouts and replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rightslice.catalogue.hardware import WHOLE
+from rightslice.catalogue.mig import layouts, uniform_layouts
+from rightslice.catalogue.platforms import platforms
+from rightslice.core.rates import RateTable
+from rightslice.optimization.needs import Need
+from rightslice.optimization.options import Option
+from rightslice.packing.problem import Demand, GpuLayout, OptionSpec, Packing, PoolSpec, Problem
+from rightslice.packing.solve import solve
+from rightslice.procurement.offers import Offer
+from rightslice.spec.workload import Quota
+
+WHOLE_LAYOUT = GpuLayout(WHOLE, {WHOLE: 1}, ((WHOLE, 0),))
+
+
+@dataclass(frozen=True, slots=True)
+class Market:
+    """What can be bought and what each platform makes of it."""
+
+    offers: tuple[Offer, ...]
+    platform_of: Mapping[str, str]
+    quotas: tuple[Quota, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A solved packing with the problem it answers and the offer behind each pool."""
+
+    problem: Problem
+    packing: Packing
+    offer_of: Mapping[str, Offer]
+
+    @property
+    def feasible(self) -> bool:
+        """Whether there is a packing at all."""
+        return self.packing.status != "infeasible"
+
+
+def propose(
+    needs: Sequence[Need],
+    options: Sequence[Option],
+    rates: RateTable,
+    demands: Mapping[str, float],
+    market: Market,
+) -> Proposal:
+    """The cheapest packing whose replicas carry `demands` (model -> requests/s) at `rates`."""
+    usable = [o for o in options if not _has_load(o, needs) or rates[o.key].requests_per_s > 0]
+    offer_of, pools = _pools(market, usable)
+    problem = Problem(
+        pools=pools,
+        options=tuple(_option_spec(option, rates) for option in usable),
+        demands=tuple(
+            Demand(
+                model=need.name,
+                requests_per_s=demands.get(need.name, 0.0),
+                min_replicas=need.min_replicas,
+                spare=need.spare,
+                min_nodes=2 if need.spare else 1,
+            )
+            for need in needs
+        ),
+        limits={_quota_key(q.provider, q.region, q.accelerator): q.gpus for q in market.quotas},
+    )
+    return Proposal(problem, solve(problem), offer_of)
+
+
+def _has_load(option: Option, needs: Sequence[Need]) -> bool:
+    return next(need for need in needs if need.name == option.model).has_load
+
+
+def _option_spec(option: Option, rates: RateTable) -> OptionSpec:
+    rate = rates.rates.get(option.key)
+    return OptionSpec(
+        key=option.key,
+        model=option.model,
+        accelerator=option.accelerator,
+        partition=option.partition,
+        gpus=option.gpus,
+        requests_per_s=rate.requests_per_s if rate else 0.0,
+        pools=None,
+    )
+
+
+def _quota_key(provider: str, region: str, accelerator: str) -> str:
+    return f"quota:{provider}/{region}/{accelerator}"
+
+
+def _pools(market: Market, options: Sequence[Option]) -> tuple[dict[str, Offer], tuple[PoolSpec, ...]]:
+    """One pool per offer, or one per offer and layout where the platform makes one layout per node pool."""
+    limited = {_quota_key(q.provider, q.region, q.accelerator) for q in market.quotas}
+    wanted: dict[str, set[str]] = {}
+    for option in options:
+        wanted.setdefault(option.accelerator, set()).add(option.partition)
+    offer_of: dict[str, Offer] = {}
+    pools: list[PoolSpec] = []
+    for offer in market.offers:
+        partitions = wanted.get(offer.machine.accelerator)
+        if not partitions:
+            continue
+        quota = _quota_key(offer.machine.provider, offer.machine.region, offer.machine.accelerator)
+        for suffix, menu in _menus(offer, market.platform_of[offer.machine.provider], partitions):
+            key = pool_name(offer) + suffix
+            offer_of[key] = offer
+            pools.append(
+                PoolSpec(
+                    key=key,
+                    accelerator=offer.machine.accelerator,
+                    gpus_per_node=int(offer.machine.accelerator_count),
+                    usd_per_hour=offer.usd_per_hour,
+                    layouts=menu,
+                    max_nodes=offer.max_nodes,
+                    limits=(quota,) if quota in limited else (),
+                )
+            )
+    return offer_of, tuple(pools)
+
+
+def _menus(offer: Offer, platform: str, partitions: set[str]) -> list[tuple[str, tuple[GpuLayout, ...]]]:
+    """(pool name suffix, layouts a GPU of that pool may carry)."""
+    accelerator = offer.machine.accelerator
+    ability = platforms()[platform].mig
+    sliced = bool(partitions - {WHOLE})
+    if ability == "none" or not sliced:
+        return [("", (WHOLE_LAYOUT,))]
+    if ability == "uniform-per-pool":
+        made = [x for x in uniform_layouts(accelerator) if set(x.profiles) & partitions]
+        menus: list[tuple[str, tuple[GpuLayout, ...]]] = [("", (WHOLE_LAYOUT,))]
+        for layout in made:
+            suffix = "-" + next(iter(layout.profiles)).replace(".", "").replace("+", "-")
+            menus.append((suffix, (GpuLayout(layout.name, layout.profiles, layout.placements),)))
+        return menus
+    made = [x for x in layouts(accelerator) if set(x.profiles) & partitions]
+    return [("", (WHOLE_LAYOUT, *(GpuLayout(x.name, x.profiles, x.placements) for x in made)))]
+
+
+def pool_name(offer: Offer) -> str:
+    """A stable, readable, DNS-safe pool name: provider, machine type, region, capacity."""
+    machine = offer.machine
+    words = f"{machine.provider}-{machine.machine_type}-{machine.region}-{offer.capacity}"
+    if offer.price not in ("list", "spot", "owned", "flex"):
+        words += f"-{offer.price}"
+    return "".join(c if c.isalnum() else "-" for c in words.lower()).strip("-")

@@ -1,0 +1,213 @@
+"""A plan for a terminal: what to deploy, cost, objectives, trust, then the GPUs, the models and the reasons."""
+
+from __future__ import annotations
+
+from rightslice.core.plan import Plan, PlannedModel, Rejection
+from rightslice.core.quantities import format_usd
+from rightslice.reporting.bars import Bar, bar_lines
+from rightslice.reporting.canvas import Canvas, Column, Style
+from rightslice.reporting.summary import (
+    GpuGroup,
+    attainment_text,
+    chance_text,
+    cost_text,
+    gpu_groups,
+    headline,
+    metric_text,
+    objectives,
+    pool_text,
+    price_text,
+    saving_text,
+    trust_groups,
+    where,
+)
+from rightslice.reporting.text import clean, difference_usd, interval_ms, milliseconds, to_ascii
+
+_MOST_GPU_BARS = 12
+_MOST_REASONS = 6
+_GIB = 2.0**30
+
+
+def plan_text(plan: Plan, *, width: int = 80, color: bool = False, ascii_only: bool = False) -> str:
+    """The whole answer as text of at most `width` cells a line; `ascii_only` uses no block characters."""
+    canvas = Canvas(Style(width, color, ascii_only))
+    if plan.feasible:
+        _feasible(canvas, plan)
+    else:
+        _honest_no(canvas, plan)
+    return canvas.render()
+
+
+def plan_brief(plan: Plan, *, ascii_only: bool = False) -> str:
+    """Three lines DEPLOY, COST, SLO, not wrapped: for pipes and CI."""
+    if plan.feasible:
+        deploy = "; ".join(pool_text(pool) for pool in plan.pools)
+        cost = ", ".join(filter(None, (cost_text(plan), price_text(plan))))
+        slo = "; ".join(filter(None, (attainment_text(plan), chance_text(plan))))
+    else:
+        deploy = "no deployment meets this workload"
+        cost = plan.binding.ways_out[0] if plan.binding and plan.binding.ways_out else "–"
+        slo = plan.binding.what if plan.binding else "not met"
+    text = "".join(f"{name:<8}{clean(value)}\n" for name, value in (("DEPLOY", deploy), ("COST", cost), ("SLO", slo)))
+    return to_ascii(text) if ascii_only else text
+
+
+def _feasible(canvas: Canvas, plan: Plan) -> None:
+    canvas.line("Planned ", (headline(plan), "bold"))
+    canvas.blank()
+    _answers(canvas, plan)
+    canvas.blank()
+    _gpus(canvas, plan)
+    canvas.blank()
+    _models(canvas, plan)
+    _pipelines(canvas, plan)
+    _alternatives(canvas, plan)
+    _rejected(canvas, plan.rejected)
+    _requests(canvas, plan)
+    _warnings(canvas, plan)
+
+
+def _answers(canvas: Canvas, plan: Plan) -> None:
+    deploy = "\n".join(clean(pool_text(pool)) for pool in plan.pools)
+    rows: list[tuple[tuple[str, str], str | tuple[str, str]]] = []
+    for name, lines in (
+        ("DEPLOY", deploy.split("\n")),
+        ("COST", [f"{cost_text(plan)}  {price_text(plan)}", saving_text(plan), _per_token_text(plan)]),
+        ("SLO", [" · ".join(filter(None, (attainment_text(plan), chance_text(plan)))), _tightest_text(plan)]),
+        ("SURE?", [_trust_text(plan)]),
+    ):
+        shown = [line for line in lines if line]
+        rows += [((name if number == 0 else "", "bold"), line) for number, line in enumerate(shown)]
+    canvas.rows(rows)
+
+
+def _per_token_text(plan: Plan) -> str:
+    prices = (("input", plan.usd_per_million_input_tokens), ("output", plan.usd_per_million_output_tokens))
+    known = [f"{format_usd(usd)} per million {kind} tokens" for kind, usd in prices if usd is not None]
+    return " · ".join(known)
+
+
+def _tightest_text(plan: Plan) -> str:
+    return f"tightest: {plan.binding_slo}" if plan.binding_slo else ""
+
+
+def _trust_text(plan: Plan) -> str:
+    groups: dict[str, list[str]] = {}
+    named = {d.provenance for model in plan.models for d in model.deployments}
+    if "" in named:
+        return " · ".join(f"{', '.join(names)}: {level}" for level, names in trust_groups(plan).items())
+    for model in plan.models:
+        source = ", ".join(dict.fromkeys(deployment.provenance for deployment in model.deployments))
+        groups.setdefault(source, []).append(model.name)
+    return " · ".join(f"{', '.join(names)}: {source}" for source, names in groups.items())
+
+
+def _gpus(canvas: Canvas, plan: Plan) -> None:
+    groups = gpu_groups(plan)
+    several = len({group.pool.name for group in groups}) > 1
+    shown = groups[:_MOST_GPU_BARS]
+    label_width = min(max((len(_gpu_label(group)) for group in shown), default=0), 18)
+    pool = ""
+    for group in shown:
+        if several and group.pool.name != pool:
+            pool = group.pool.name
+            canvas.line((f"{group.pool.machine_type} ({group.pool.accelerator})", "dim"), indent=2)
+        amount = f"{group.used_bytes / _GIB:.1f} / {group.first.memory_bytes / _GIB:.1f} GiB"
+        if len(group.numbers) > 1:
+            amount += " each"
+        for pieces in bar_lines(Bar(_gpu_label(group), label_width, group.segments, amount), canvas.style):
+            canvas.line(*pieces, indent=2)
+    hidden = sum(len(group.numbers) for group in groups[_MOST_GPU_BARS:])
+    if hidden:
+        canvas.line((f"… and {hidden} more GPUs", "dim"), indent=2)
+
+
+def _gpu_label(group: GpuGroup) -> str:
+    label = group.label
+    return label if len(label) <= 18 else f"{len(group.numbers)} GPUs"
+
+
+def _models(canvas: Canvas, plan: Plan) -> None:
+    columns = [Column("model"), Column("replicas", "right", wrap=False), Column("where")]
+    titles = {"ttft": "TTFT p95 (SLO)", "tpot": "TPOT p95 (SLO)", "e2e": "E2E p95 (SLO)"}
+    metrics = [m for m in ("ttft", "tpot", "e2e") if any(getattr(model.expected, f"{m}_ms") for model in plan.models)]
+    columns += [Column(titles[m], "right") for m in metrics]
+    columns.append(Column("max rate", "right", wrap=False))
+    canvas.table(columns, [_model_row(model, metrics) for model in plan.models])
+
+
+def _model_row(model: PlannedModel, metrics: list[str]) -> list[str]:
+    places = ", ".join(dict.fromkeys(where(deployment) for deployment in model.deployments))
+    rate = model.expected.requests_per_s_at_slo
+    cells = [metric_text(model, metric) for metric in metrics]
+    return [model.name, str(model.replicas), places, *cells, f"{rate.value:.3g} /s" if rate else "–"]
+
+
+def _pipelines(canvas: Canvas, plan: Plan) -> None:
+    for pipeline in plan.pipelines:
+        parts = [f"{pipeline.concurrent_users} users ({pipeline.users})", f"{pipeline.requests_per_s:.3g} requests/s"]
+        if pipeline.e2e_ms:
+            parts.append(f"e2e p95 {milliseconds(pipeline.e2e_ms.value)} (80 %: {interval_ms(pipeline.e2e_ms)})")
+        canvas.line((pipeline.name, "bold"), f" = {' → '.join(pipeline.stages)}: {', '.join(parts)}", indent=2)
+    missed = [result for result in objectives(plan) if not result.met]
+    for result in missed:
+        canvas.line((f"! {result.subject} misses {result.slo.name}", "bold"), indent=2)
+
+
+def _heading(canvas: Canvas, title: str) -> None:
+    canvas.blank()
+    canvas.line((title, "bold"), indent=2)
+
+
+def _alternatives(canvas: Canvas, plan: Plan) -> None:
+    if not plan.alternatives:
+        return
+    _heading(canvas, "Would also work")
+    rows = [
+        [a.option, f"{difference_usd(a.difference_usd)} / month", f"{a.detail}{'' if a.verified else ' (not verified)'}"]
+        for a in plan.alternatives[:_MOST_REASONS]
+    ]
+    canvas.rows(rows, indent=4)
+
+
+def _rejected(canvas: Canvas, rejected: tuple[Rejection, ...]) -> None:
+    if not rejected:
+        return
+    _heading(canvas, "Not chosen")
+    rows = [
+        [(r.code, "dim"), r.option, f"{r.reason}; allow it with {r.relaxation}" if r.relaxation else r.reason]
+        for r in rejected[:_MOST_REASONS]
+    ]
+    canvas.rows(rows, indent=4)
+    if len(rejected) > _MOST_REASONS:
+        canvas.line((f"… and {len(rejected) - _MOST_REASONS} more in the plan document", "dim"), indent=4)
+
+
+def _requests(canvas: Canvas, plan: Plan) -> None:
+    if not plan.requests_to_make:
+        return
+    _heading(canvas, "Ask for first")
+    canvas.rows([[r.kind, f"{r.amount}: {r.subject} ({r.reason})"] for r in plan.requests_to_make], indent=4)
+
+
+def _warnings(canvas: Canvas, plan: Plan) -> None:
+    if not plan.warnings:
+        return
+    _heading(canvas, "Watch out")
+    canvas.rows([[(w.code, "dim"), f"{w.subject}: {w.message}"] for w in plan.warnings], indent=4)
+
+
+def _honest_no(canvas: Canvas, plan: Plan) -> None:
+    canvas.line(("No deployment meets this workload.", "bold"), f"  ({plan.name})")
+    if plan.binding:
+        canvas.line("What binds   ", plan.binding.what, indent=2)
+        if plan.binding.ways_out:
+            canvas.line("Cheapest way out, one change each", indent=2)
+            canvas.rows([_way_out(way) for way in plan.binding.ways_out], indent=4)
+    _rejected(canvas, plan.rejected)
+    _warnings(canvas, plan)
+
+
+def _way_out(way: str) -> list[str]:
+    change, arrow, effect = way.partition(" → ")
+    return [change, f"→ {effect}"] if arrow else [way, ""]
