@@ -14,6 +14,7 @@ cross: keys of the encoder, constant per sequence. encoder: no cache."""
 class AttentionGroup:
     """`layers` equal token mixers. Cache elements are counted for one layer and all its KV heads, K and V together.
 
+    `cross` counts elements per token of the encoder's input (image or text), not of the answer.
     `kv_elements_per_token` is 0 for layers that share another layer's cache or keep none; `state_bytes_per_sequence`
     is constant per sequence and layer (recurrent, convolution or cross-attention state).
     """
@@ -43,12 +44,31 @@ class MoeGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class WeightGroup:
+    """Weights that tensor parallelism treats alike. Counts are of the whole model.
+
+    `part`: layers, embedding, head, outside (norms and the like) or tower (vision, audio). `split`: shard (evenly), kv
+    (by KV heads, repeated when there are more ranks), replicate, vocab, expert. `linear_parameters` are those a
+    quantiser may convert; `kv_heads` belongs to a `kv` group.
+    """
+
+    part: Literal["layers", "embedding", "head", "outside", "tower"]
+    split: Literal["shard", "kv", "replicate", "vocab", "expert"]
+    parameters: int
+    linear_parameters: int
+    published_bytes: int
+    kv_heads: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Architecture:
     """One model. Parameter counts are of the published checkpoint without multi-token-prediction layers.
 
     `matmul_parameters` are the weights that every token of the text model multiplies with once per step outside
     routed experts: attention projections, dense MLPs, shared experts and the output head. `published_weights_bytes`
-    follows the quantisation of the checkpoint, scales included.
+    follows the quantisation of the checkpoint, scales included. `quantisation_block` is the block or group of input
+    channels that share a scale and must not be cut by tensor parallelism; `dense_intermediate_sizes` the widths of
+    dense feed-forward blocks.
     """
 
     name: str
@@ -77,6 +97,9 @@ class Architecture:
     approximations: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     source: str = ""
+    weights: tuple[WeightGroup, ...] = ()
+    quantisation_block: int = 0
+    dense_intermediate_sizes: tuple[int, ...] = ()
 
     @property
     def routed_parameters(self) -> int:

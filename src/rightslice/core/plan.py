@@ -263,12 +263,15 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Warning:  # noqa: A001 - the document's own word
+class PlanWarning:
     """Something to watch out for."""
 
     code: str
     subject: str
     message: str
+
+
+Warning = PlanWarning  # noqa: A001
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +316,7 @@ class Plan:
     rejected: tuple[Rejection, ...]
     alternatives: tuple[Alternative, ...]
     requests_to_make: tuple[Request, ...]
-    warnings: tuple[Warning, ...]
+    warnings: tuple[PlanWarning, ...]
     assumptions: tuple[str, ...] = ()
     binding: Binding | None = None
     schema: str = PLAN_SCHEMA

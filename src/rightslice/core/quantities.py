@@ -21,7 +21,7 @@ _NUMBER: Final = r"([+-]?(?:\d[\d_]*)(?:\.\d+)?(?:[eE][+-]?\d+)?)"
 _AMOUNT: Final = re.compile(_NUMBER + r"\s*([A-Za-zµ]+)?")
 _RATE: Final = re.compile(_NUMBER + r"\s*(?:req|requests|r)?\s*/\s*([A-Za-z]+)")
 _USD: Final = re.compile(
-    r"(?:\$\s*([\d,_]+(?:\.\d+)?(?:[eE][+-]?\d+)?)|([\d,_]+(?:\.\d+)?)\s*(?:USD|usd|\$))(?:\s*/\s*[A-Za-z]+)?"
+    r"(?:\$\s*(\d[\d,_]*(?:\.\d+)?(?:[eE][+-]?\d+)?)|(\d[\d,_]*(?:\.\d+)?)\s*(?:USD|usd|\$))(?:\s*/\s*[A-Za-z]+)?"
 )
 
 
@@ -38,6 +38,12 @@ def _shown(value: object) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
+def _short(text: str) -> str:
+    """The text without spaces around it; nothing when it is too long for any quantity."""
+    text = text.strip()
+    return text if len(text) <= 60 else ""
+
+
 def _finite(number: float, shown: str) -> float:
     if not math.isfinite(number):
         raise QuantityError(f'"{shown}" is not a finite number')
@@ -52,7 +58,7 @@ def _parse(value: object, units: Mapping[str, float], what: str, examples: tuple
     if isinstance(value, int | float):
         tries = " or ".join(f"{shown}{unit}" for unit in _likely(units))
         raise QuantityError(f"{shown} needs a unit of {what} (try {tries})", unit_missing=True)
-    match = _AMOUNT.fullmatch(value.strip()[:60])
+    match = _AMOUNT.fullmatch(_short(value))
     if not match or (match[2] and match[2] not in units):
         tries = (
             " or ".join(f"{match[1]}{unit}" for unit in _likely(units, match[2])) if match else " or ".join(examples)
@@ -87,7 +93,7 @@ def parse_rate(value: object) -> float:
     shown = _shown(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
         raise QuantityError(f"{shown} needs a unit of rate (try {shown}/s or {shown}/min)", unit_missing=True)
-    match = _RATE.fullmatch(value.strip()[:60]) if isinstance(value, str) else None
+    match = _RATE.fullmatch(_short(value)) if isinstance(value, str) else None
     if not match or match[2] not in _PER:
         raise QuantityError(f'"{shown}" is not a rate (try 12/s or 90/min)')
     return _finite(float(match[1].replace("_", "")) / _PER[match[2]], shown)
@@ -98,7 +104,7 @@ def parse_usd(value: object) -> float:
     shown = _shown(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
         raise QuantityError(f"{shown} needs a currency (try ${shown})", unit_missing=True)
-    match = _USD.fullmatch(value.strip()[:60]) if isinstance(value, str) else None
+    match = _USD.fullmatch(_short(value)) if isinstance(value, str) else None
     if not match:
         raise QuantityError(f'"{shown}" is not an amount in US dollars (try $20000 or $0.10)')
     return _finite(float((match[1] or match[2]).replace(",", "").replace("_", "")), shown)
@@ -109,7 +115,7 @@ def parse_count(value: object) -> int:
     shown = _shown(value)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise QuantityError("expected a whole number")
-    text = str(value).strip()[:60].replace(",", "")
+    text = _short(str(value)).replace(",", "")
     scale = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9}.get(text[-1:], 1.0)
     try:
         number = float((text[:-1] if scale != 1.0 else text).replace("_", "")) * scale

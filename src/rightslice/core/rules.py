@@ -24,6 +24,7 @@ RULES: Final[dict[str, str]] = {
     "RS0301": "name.duplicate",
     "RS0302": "pipeline.unknown-stage",
     "RS0303": "name.invalid",
+    "RS0304": "model.no-load",
     "RS0310": "model.unknown",
     "RS0311": "model.unsupported",
     "RS0312": "accelerator.unknown",
@@ -45,6 +46,7 @@ RULES: Final[dict[str, str]] = {
     # RS05xx: command line
     "RS0501": "option.value",
     "RS0502": "option.conflict",
+    "RS0503": "command.usage",
     # RS2xxx: memory and architecture
     "RS2001": "memory.does-not-fit",
     "RS2002": "memory.context-too-long",

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from rightslice.catalogue.accelerators import device
 from rightslice.catalogue.engines import engine
 from rightslice.catalogue.hardware import WHOLE
-from rightslice.core.engine import EngineSettings
 from rightslice.core.estimate import Estimate
 from rightslice.core.plan import (
     Deployment,
@@ -107,18 +106,12 @@ def _engine(option: Option, source: str) -> Engine:
         name=facts.name,
         version=option.settings.version,
         image=facts.image(option.settings.version),
-        args=engine_args(option.settings, source),
+        args=facts.arguments(option.settings, source, quantise=option.precision_lowered),
         port=facts.port,
         health_path=facts.health_path,
         metrics_path=facts.metrics_path,
         settings=option.settings,
     )
-
-
-def engine_args(settings: EngineSettings, source: str) -> dict[str, str]:
-    """The arguments that start the engine exactly as planned; an empty value stands for a bare flag."""
-    facts = engine(settings.engine)
-    return facts.arguments(settings, source)
 
 
 def _pools(proposal: Proposal, market: Market) -> tuple[Pool, ...]:

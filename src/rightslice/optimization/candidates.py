@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rightslice.catalogue.accelerators import accelerators, device
+from rightslice.catalogue.accelerators import device
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.engines import engine
 from rightslice.catalogue.hardware import WHOLE, Device
-from rightslice.catalogue.mig import geometry
 from rightslice.catalogue.platforms import platforms
 from rightslice.core.engine import DTYPE_BITS, Dtype, EngineSettings, KvDtype
 from rightslice.core.plan import Memory, Rejection
@@ -55,9 +54,8 @@ def sites(offers: Sequence[Offer], platform_of: Mapping[str, str]) -> tuple[Site
 
 def _site(name: str, offers: Sequence[Offer], platform_of: Mapping[str, str]) -> Site:
     machines = [offer.machine for offer in offers]
-    can_slice = any(platforms()[platform_of[m.provider]].mig != "none" for m in machines)
-    table = geometry(name) if can_slice and accelerators()[name].mig else None
-    profiles = [p.name for p in table.profiles if not p.media] if table else []
+    makers = sorted({platform_of[m.provider] for m in machines})
+    profiles = dict.fromkeys(profile for maker in makers for profile in platforms()[maker].partitions(name))
     largest = max(machines, key=lambda m: (m.accelerator_count, m.machine_type))
     return Site(
         accelerator=name,
@@ -253,6 +251,11 @@ def _one(
     if precision_support(seen, settings.weight_dtype) == "refused":
         reason = f"{seen.accelerator.name} cannot run {settings.weight_dtype} weights"
         return "RS2005", reason, "allow another precision"
+    if settings.weight_dtype not in (architecture.published_dtype, "fp8", "bf16", "fp16"):
+        reason = (
+            f"the checkpoint is {architecture.published_dtype}; {settings.weight_dtype} needs a checkpoint of its own"
+        )
+        return "RS2005", reason, "name a quantised checkpoint as source"
     illegal = legal_parallelism(architecture, settings)
     if illegal:
         return "RS2006", illegal, "another accelerator or tensor parallel size"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rightslice.catalogue.architecture import Architecture
 from rightslice.core.rng import generator
 from rightslice.core.slo import Slo, SloMetric
 from rightslice.spec.workload import Model, Pipeline, TrafficClass, Users, Workload
-from rightslice.traffic.arrivals import class_lengths, mean_rate_per_s, planned_rate_per_s
+from rightslice.traffic.arrivals import offered_per_s, open_loop
 from rightslice.traffic.lengths import lengths
+from rightslice.traffic.traces import Trace
 
 SAMPLE_REQUESTS = 4000
 CONTEXT_STEP_TOKENS = 1024
@@ -31,7 +34,20 @@ class PipelineShare:
     visits: int
 
 
-@dataclass(frozen=True, slots=True)
+Tokens = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LengthSample:
+    """Lengths of one class (or of a pipeline's requests), its rate and its objectives."""
+
+    rate_per_s: float
+    input_tokens: Tokens
+    output_tokens: Tokens
+    slos: tuple[Slo, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Need:
     """One model as it must be served. Token means are weighted by rate; rates are requests/s of its own classes."""
 
@@ -43,6 +59,7 @@ class Need:
     input_tokens: float
     output_tokens: float
     max_model_len: int
+    samples: tuple[LengthSample, ...]
     shares: tuple[PipelineShare, ...]
     min_replicas: int
     spare: bool
@@ -75,52 +92,84 @@ class Need:
         return tuple(slo for c in self.model.traffic for slo in c.slo)
 
 
-def needs(workload: Workload, architectures: dict[str, Architecture | None]) -> tuple[Need, ...]:
+def needs(
+    workload: Workload, architectures: Mapping[str, Architecture | None], traces: Mapping[str, Trace]
+) -> tuple[Need, ...]:
     """Resolve every model of `workload`; `architectures` maps model name -> architecture or None for profiles."""
-    return tuple(_need(model, workload, architectures.get(model.name)) for model in workload.models)
-
-
-def lengths_of(traffic: TrafficClass, maximum: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """A fixed sample of (input, output) token counts of one class, for sizing."""
-    return class_lengths(traffic, SAMPLE_REQUESTS, generator(0, "sizing", traffic.name), maximum)
+    return tuple(_need(model, workload, architectures.get(model.name), traces) for model in workload.models)
 
 
 def stage_lengths(
     pipeline: Pipeline, model: Model, requests: int = SAMPLE_REQUESTS, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[Tokens, Tokens]:
     """Token counts of one language-model stage: the pipeline's own, else the model's first class's, else assumed."""
     rng = generator(seed, "stage", pipeline.name, model.name)
     given = pipeline.lengths.get(model.name)
-    if given is not None:
-        inputs = lengths(given.input_tokens.mean, given.input_tokens.p95, rng, requests, maximum=model.max_context)
-        outputs = lengths(given.output_tokens.mean, given.output_tokens.p95, rng, requests, maximum=model.max_context)
-        return inputs, outputs
-    if model.traffic:
-        return class_lengths(model.traffic[0], requests, rng, model.max_context)
-    ones = np.ones(requests, dtype=np.int64)
-    return ones * PIPELINE_INPUT_TOKENS, ones * PIPELINE_OUTPUT_TOKENS
+    source = given or next((c for c in model.traffic if c.input_tokens and c.output_tokens), None)
+    if source is None or source.input_tokens is None or source.output_tokens is None:
+        ones = np.ones(requests, dtype=np.int64)
+        return ones * PIPELINE_INPUT_TOKENS, ones * PIPELINE_OUTPUT_TOKENS
+    room = None if model.max_context is None else max(model.max_context - 1, 1)
+    outputs = lengths(source.output_tokens.mean, source.output_tokens.p95, rng, requests, room, "output")
+    inputs = lengths(source.input_tokens.mean, source.input_tokens.p95, rng, requests, room, "input")
+    if model.max_context is not None:
+        inputs = np.clip(inputs, 1, np.maximum(model.max_context - outputs, 1))
+    return inputs, outputs
 
 
-def _need(model: Model, workload: Workload, architecture: Architecture | None) -> Need:
+def _need(model: Model, workload: Workload, architecture: Architecture | None, traces: Mapping[str, Trace]) -> Need:
     assumptions: list[str] = []
     shares = _shares(model.name, workload.pipelines)
-    input_tokens, output_tokens, longest = _lengths(model, architecture, shares, assumptions)
+    samples = _samples(model, architecture, shares, traces, assumptions)
+    total = sum(sample.rate_per_s for sample in samples) or 1.0
+    longest = max((int(np.quantile(s.input_tokens + s.output_tokens, 0.999)) for s in samples), default=0)
     spare, floor = _redundancy(model, workload.environment)
     return Need(
         model=model,
         source=model.source[0] if model.source else "",
         architecture=architecture,
-        planned_rate_per_s=sum(planned_rate_per_s(c) for c in model.traffic),
-        mean_rate_per_s=sum(mean_rate_per_s(c) for c in model.traffic),
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
+        planned_rate_per_s=sum(offered_per_s(c, "planned", traces) for c in model.traffic),
+        mean_rate_per_s=sum(offered_per_s(c, "mean", traces) for c in model.traffic),
+        input_tokens=sum(s.rate_per_s * float(s.input_tokens.mean()) for s in samples) / total,
+        output_tokens=sum(s.rate_per_s * float(s.output_tokens.mean()) for s in samples) / total,
         max_model_len=_max_model_len(model, architecture, longest, assumptions),
+        samples=samples,
         shares=shares,
         min_replicas=floor,
         spare=spare,
         isolation=model.isolation or ("required" if workload.environment == "production" else "none"),
         assumptions=tuple(assumptions),
     )
+
+
+def _samples(
+    model: Model,
+    architecture: Architecture | None,
+    shares: tuple[PipelineShare, ...],
+    traces: Mapping[str, Trace],
+    assumptions: list[str],
+) -> tuple[LengthSample, ...]:
+    """Lengths over the model's own classes, or else over its pipelines; none for measured stages."""
+    if architecture is None:
+        return ()
+    own = tuple(_class_sample(c, model.max_context, traces) for c in model.traffic)
+    if own:
+        return own
+    if any(model.name not in share.pipeline.lengths for share in shares):
+        assumptions.append(
+            f"{model.name}: no token counts are given; {PIPELINE_INPUT_TOKENS} in and {PIPELINE_OUTPUT_TOKENS} out are "
+            "assumed for each pipeline request; set lengths in the pipeline"
+        )
+    return tuple(LengthSample(1.0, *stage_lengths(share.pipeline, model), ()) for share in shares)
+
+
+def _class_sample(traffic: TrafficClass, max_context: int | None, traces: Mapping[str, Trace]) -> LengthSample:
+    per_s = offered_per_s(traffic, "planned", traces)
+    lead_turns = traffic.sessions.turns if traffic.sessions else 1
+    horizon_s = max(SAMPLE_REQUESTS, lead_turns) / per_s
+    rng = generator(0, "sizing", traffic.name)
+    drawn = open_loop([traffic], horizon_s, rng, "planned", max_context=max_context, traces=traces)
+    return LengthSample(per_s, drawn.input_tokens, drawn.output_tokens, traffic.slo)
 
 
 def _shares(name: str, pipelines: tuple[Pipeline, ...]) -> tuple[PipelineShare, ...]:
@@ -130,29 +179,6 @@ def _shares(name: str, pipelines: tuple[Pipeline, ...]) -> tuple[PipelineShare, 
         if name in pipeline.stages
         for users_name, users in pipeline.users.items()
     )
-
-
-def _lengths(
-    model: Model, architecture: Architecture | None, shares: tuple[PipelineShare, ...], assumptions: list[str]
-) -> tuple[float, float, int]:
-    """(mean input, mean output, longest request) over the model's classes, or else over its pipelines."""
-    if architecture is None:
-        return 0.0, 0.0, 0
-    weighted = [(planned_rate_per_s(c), lengths_of(c, model.max_context)) for c in model.traffic]
-    if not weighted:
-        weighted = [(1.0, stage_lengths(share.pipeline, model)) for share in shares]
-        if any(model.name not in share.pipeline.lengths for share in shares):
-            assumptions.append(
-                f"{model.name}: no token counts are given; {PIPELINE_INPUT_TOKENS} in and {PIPELINE_OUTPUT_TOKENS} out "
-                "are assumed for each pipeline request; set lengths in the pipeline"
-            )
-    if not weighted:
-        return 0.0, 0.0, 0
-    total = sum(weight for weight, _ in weighted)
-    mean_in = sum(weight * float(inputs.mean()) for weight, (inputs, _) in weighted) / total
-    mean_out = sum(weight * float(outputs.mean()) for weight, (_, outputs) in weighted) / total
-    longest = max(int(np.quantile(inputs + outputs, 0.999)) for _, (inputs, outputs) in weighted)
-    return mean_in, mean_out, longest
 
 
 def _max_model_len(model: Model, architecture: Architecture | None, longest: int, assumptions: list[str]) -> int:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rightslice.catalogue.hardware import WHOLE
-from rightslice.catalogue.mig import layouts, uniform_layouts
 from rightslice.catalogue.platforms import platforms
 from rightslice.core.rates import RateTable
 from rightslice.optimization.needs import Need
@@ -123,20 +122,13 @@ def _pools(market: Market, options: Sequence[Option]) -> tuple[dict[str, Offer],
 
 def _menus(offer: Offer, platform: str, partitions: set[str]) -> list[tuple[str, tuple[GpuLayout, ...]]]:
     """(pool name suffix, layouts a GPU of that pool may carry)."""
-    accelerator = offer.machine.accelerator
-    ability = platforms()[platform].mig
-    sliced = bool(partitions - {WHOLE})
-    if ability == "none" or not sliced:
-        return [("", (WHOLE_LAYOUT,))]
-    if ability == "uniform-per-pool":
-        made = [x for x in uniform_layouts(accelerator) if set(x.profiles) & partitions]
-        menus: list[tuple[str, tuple[GpuLayout, ...]]] = [("", (WHOLE_LAYOUT,))]
-        for layout in made:
-            suffix = "-" + next(iter(layout.profiles)).replace(".", "").replace("+", "-")
-            menus.append((suffix, (GpuLayout(layout.name, layout.profiles, layout.placements),)))
-        return menus
-    made = [x for x in layouts(accelerator) if set(x.profiles) & partitions]
-    return [("", (WHOLE_LAYOUT, *(GpuLayout(x.name, x.profiles, x.placements) for x in made)))]
+    maker = platforms()[platform]
+    wanted = [x for x in maker.layouts(offer.machine.accelerator) if set(x.profiles) & partitions]
+    made = [GpuLayout(x.name, x.profiles, x.placements) for x in wanted]
+    if maker.mig != "uniform-per-pool":
+        return [("", (WHOLE_LAYOUT, *made))]
+    own_pools = [("-" + next(iter(x.profiles)).replace(".", "").replace("+", "-"), (x,)) for x in made]
+    return [("", (WHOLE_LAYOUT,)), *own_pools]
 
 
 def pool_name(offer: Offer) -> str:

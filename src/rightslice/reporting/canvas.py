@@ -12,9 +12,15 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rightslice.reporting.text import clean, to_ascii
+from rightslice.core.text import cells, visible
+from rightslice.reporting.text import to_ascii
+
+Cell = str | tuple[str, str]
+"""Text, or text with a rich style."""
 
 MIN_WIDTH = 40
+GAP = 2
+LONGEST_WORD = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,27 +34,28 @@ class Style:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table. Numbers stand right and never wrap."""
+    """One column of a table: its title, and on which side its content stands."""
 
     title: str
     align: Literal["left", "right"] = "left"
-    wrap: bool = True
-    style: str = ""
 
 
 @dataclass(slots=True)
 class Canvas:
-    """Collects lines and tables, then renders them. Every string given to it is cleaned first."""
+    """Collects lines and tables, then renders them. Every string given to it is made harmless first."""
 
     style: Style
     _parts: list[RenderableType] = field(default_factory=list)
 
     def text(self, content: str, style: str = "") -> Text:
-        """Cleaned text that may be put beside others; rich markup in it has no meaning."""
-        safe = clean(content)
-        return Text(to_ascii(safe) if self.style.ascii_only else safe, style=style, overflow="fold")
+        """Text without escapes, in the style's characters; rich markup in it has no meaning."""
+        return Text(self._shown(content), style=style, overflow="fold")
 
-    def line(self, *pieces: str | tuple[str, str], indent: int = 0) -> None:
+    def _shown(self, content: str) -> str:
+        safe = visible(content)
+        return to_ascii(safe) if self.style.ascii_only else safe
+
+    def line(self, *pieces: Cell, indent: int = 0) -> None:
         """One paragraph from plain and (text, style) pieces; wraps under itself."""
         joined = Text(overflow="fold")
         for piece in pieces:
@@ -59,24 +66,26 @@ class Canvas:
         """An empty line."""
         self._parts.append(Text(""))
 
-    def rows(self, rows: Sequence[Sequence[str | tuple[str, str]]], *, indent: int = 2, gap: int = 2) -> None:
-        """A borderless grid without a header: all but the last column as wide as their content."""
-        grid = Table.grid(padding=(0, gap, 0, 0))
-        columns = max((len(row) for row in rows), default=0)
-        for number in range(columns):
-            last = number == columns - 1
-            grid.add_column(no_wrap=False, overflow="fold", max_width=None if last else self.style.width // 3)
+    def rows(self, rows: Sequence[Sequence[Cell]], *, indent: int = 2) -> None:
+        """A borderless grid without a header; the last column takes what is left and wraps first."""
+        plain = [[self._shown(cell if isinstance(cell, str) else cell[0]) for cell in row] for row in rows]
+        room = self.style.width - indent
+        widths = _leaving_room(column_widths(plain, room), plain, room) if rows else []
+        grid = Table.grid(padding=(0, GAP, 0, 0))
+        for width in widths:
+            grid.add_column(width=width, overflow="fold")
         for row in rows:
             grid.add_row(*(self.text(cell) if isinstance(cell, str) else self.text(*cell) for cell in row))
         self._parts.append(Padding(grid, (0, 0, 0, indent)))
 
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]], *, indent: int = 2) -> None:
         """A borderless table with a dim header."""
-        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-        for column in columns:
-            table.add_column(
-                self.text(column.title), justify=column.align, no_wrap=not column.wrap, overflow="fold", style=column.style
-            )
+        plain = [[self._shown(cell) for cell in row] for row in [[c.title for c in columns], *rows]]
+        widths = column_widths(plain, self.style.width - indent)
+        table = Table(box=None, padding=(0, GAP, 0, 0), header_style="dim", pad_edge=False)
+        for column, width in zip(columns, widths, strict=True):
+            title = self.text(column.title)
+            table.add_column(title, justify=column.align, width=width, overflow="fold", vertical="top")
         for row in rows:
             table.add_row(*(self.text(cell) for cell in row))
         self._parts.append(Padding(table, (0, 0, 0, indent)))
@@ -99,3 +108,45 @@ class Canvas:
         for part in self._parts:
             console.print(part)
         return "\n".join(line.rstrip() for line in buffer.getvalue().rstrip("\n").split("\n")) + "\n"
+
+
+def _leaving_room(widths: list[int], rows: Sequence[Sequence[str]], room: int) -> list[int]:
+    """Columns before the last take a third of `room` at most, never breaking a word: the last then wraps less."""
+    kept = [min(width, max(floor, room // 3)) for width, floor in zip(widths[:-1], _floors(rows)[:-1], strict=True)]
+    left = room - sum(kept) - GAP * len(kept)
+    return [*kept, max(min(left, max(cells(row[-1]) for row in rows)), 1)]
+
+
+def _floors(rows: Sequence[Sequence[str]]) -> list[int]:
+    """The narrowest each column may become before a word is broken; words over LONGEST_WORD cells may be."""
+    columns = zip(*rows, strict=True)
+    return [
+        max(min(max((cells(word) for word in cell.split()), default=1), LONGEST_WORD) for cell in column)
+        for column in columns
+    ]
+
+
+def least_width(rows: Sequence[Sequence[str]]) -> int:
+    """The width in which a table of `rows` stands without a broken word."""
+    floors = _floors(rows)
+    return sum(floors) + GAP * (len(floors) - 1)
+
+
+def column_widths(rows: Sequence[Sequence[str]], room: int) -> list[int]:
+    """Widths that fit `room` with GAP cells between: natural where possible; else the widest column narrows first,
+    to its longest word; only when that is not enough are words broken.
+    """
+    widths = [max(cells(cell) for cell in column) for column in zip(*rows, strict=True)]
+    floors = _floors(rows)
+    excess = sum(widths) + GAP * (len(widths) - 1) - room
+    while excess > 0:
+        movable = [i for i, width in enumerate(widths) if width > floors[i]]
+        if movable:
+            widest = max(movable, key=lambda i: (widths[i], i))
+            widths[widest] -= 1
+            excess -= 1
+        elif all(floor == 1 for floor in floors):
+            break
+        else:
+            floors = [1] * len(widths)
+    return widths

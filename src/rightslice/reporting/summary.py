@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rightslice.core.estimate import Estimate, Provenance, least_trusted
-from rightslice.core.plan import Deployment, Placement, Plan, PlannedModel, Pool, Purchase, Slot, SloResult
+from rightslice.core.plan import Deployment, Placement, Plan, PlannedModel, Pool, Purchase, SloResult, Slot
 from rightslice.core.quantities import format_seconds, format_usd
 from rightslice.core.slo import SloMetric
 from rightslice.reporting.text import interval_ms, milliseconds, percent, plural, ranges
@@ -102,14 +102,14 @@ def gpu_groups(plan: Plan) -> tuple[GpuGroup, ...]:
     )
 
 
-def headline(plan: Plan) -> str:
-    """`voice-assistant: 3 models, 1 pipeline, 50 users`."""
-    parts = [plural(len(plan.models), "model")] if plan.models else []
+def counts_text(plan: Plan) -> str:
+    """`3 models, 1 pipeline, 50 users`; users only where there is one population."""
+    parts = [plural(len(plan.models), "model")]
     if plan.pipelines:
         parts.append(plural(len({p.name for p in plan.pipelines}), "pipeline"))
-        if len(plan.pipelines) == 1:
-            parts.append(plural(plan.pipelines[0].concurrent_users, "user"))
-    return f"{plan.name}: {', '.join(parts)}" if parts else plan.name
+    if len(plan.pipelines) == 1:
+        parts.append(plural(plan.pipelines[0].concurrent_users, "user"))
+    return ", ".join(parts)
 
 
 def purchase_text(purchase: Purchase) -> str:
@@ -141,13 +141,19 @@ def price_text(plan: Plan) -> str:
 
 
 def saving_text(plan: Plan) -> str:
-    """`−33 % against one whole GPU per model ($11,102)`; empty without a baseline."""
+    """`−33 %`, `+5 %`, `no change` against the usual practice; empty without a baseline."""
     if plan.baseline is None or plan.monthly_usd is None or plan.baseline.monthly_usd <= 0:
         return ""
-    change = plan.monthly_usd.value / plan.baseline.monthly_usd - 1.0
-    sign = "−" if change < 0 else "+"
-    amount = f"{sign}{abs(change) * 100:.0f} %" if round(abs(change) * 100) else "no change"
-    return f"{amount} against {plan.baseline.description} ({format_usd(plan.baseline.monthly_usd)})"
+    change = round((plan.monthly_usd.value / plan.baseline.monthly_usd - 1.0) * 100)
+    return f"{'−' if change < 0 else '+'}{abs(change)} %" if change else "no change"
+
+
+def baseline_text(plan: Plan) -> str:
+    """`−33 % against one whole GPU per model ($11,102)`; empty without a baseline."""
+    saving = saving_text(plan)
+    if not saving or plan.baseline is None:
+        return ""
+    return f"{saving} against {plan.baseline.description} ({format_usd(plan.baseline.monthly_usd)})"
 
 
 def objectives(plan: Plan) -> tuple[SloResult, ...]:
@@ -165,6 +171,18 @@ def attainment_text(plan: Plan) -> str:
         return "none asked for"
     need = f" (needs {percent(next(iter(needs)))})" if len(needs) == 1 else ""
     return f"{percent(plan.verification.slo_attainment)} of requests meet theirs{need}"
+
+
+def tightest_text(plan: Plan) -> str:
+    """`tightest: voice e2e_p95 2.31 s ≤ 3.00 s`; empty when no objective is named."""
+    if not plan.binding_slo:
+        return ""
+    for result in objectives(plan):
+        if f"{result.subject} {result.slo.name}" == plan.binding_slo:
+            relation = "≤" if result.predicted_ms <= result.slo.at_most_s * 1e3 else ">"
+            found = f"{milliseconds(result.predicted_ms)} {relation} {format_seconds(result.slo.at_most_s)}"
+            return f"tightest: {plan.binding_slo} {found}"
+    return f"tightest: {plan.binding_slo}"
 
 
 def chance_text(plan: Plan) -> str:
@@ -193,6 +211,14 @@ def trust_groups(plan: Plan) -> dict[Provenance, tuple[str, ...]]:
     found = [(model_provenance(model), model.name) for model in plan.models]
     groups = {level: tuple(name for source, name in found if source == level) for level in TRUST}
     return {level: names for level, names in groups.items() if names}
+
+
+def trust_texts(plan: Plan) -> list[str]:
+    """`llm: calibrated`, `asr, tts: measured`; models without a figure to predict come last."""
+    groups = trust_groups(plan)
+    found = [f"{', '.join(names)}: {level}" for level, names in groups.items()]
+    silent = [model.name for model in plan.models if model_provenance(model) is None]
+    return [*found, f"{', '.join(silent)}: sized by memory only"] if silent else found
 
 
 def expected_of(model: PlannedModel, metric: SloMetric) -> Estimate | None:

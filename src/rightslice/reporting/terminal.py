@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rightslice.core.plan import Plan, PlannedModel, Rejection
 from rightslice.core.quantities import format_usd
+from rightslice.core.slo import SloMetric
+from rightslice.core.text import cells, visible
 from rightslice.reporting.bars import Bar, bar_lines
-from rightslice.reporting.canvas import Canvas, Column, Style
+from rightslice.reporting.canvas import Canvas, Cell, Column, Style
 from rightslice.reporting.summary import (
     GpuGroup,
     attainment_text,
+    baseline_text,
     chance_text,
     cost_text,
+    counts_text,
+    expected_of,
     gpu_groups,
-    headline,
     metric_text,
     objectives,
     pool_text,
     price_text,
-    saving_text,
-    trust_groups,
+    tightest_text,
+    trust_texts,
     where,
 )
-from rightslice.reporting.text import clean, difference_usd, interval_ms, milliseconds, to_ascii
+from rightslice.reporting.text import difference_usd, interval_ms, milliseconds, plural, to_ascii
 
 _MOST_GPU_BARS = 12
 _MOST_REASONS = 6
+_METRICS: tuple[SloMetric, ...] = ("ttft", "tpot", "e2e")
 _GIB = 2.0**30
+_ANSWER_INDENT = 10
 
 
 def plan_text(plan: Plan, *, width: int = 80, color: bool = False, ascii_only: bool = False) -> str:
@@ -48,12 +56,12 @@ def plan_brief(plan: Plan, *, ascii_only: bool = False) -> str:
         deploy = "no deployment meets this workload"
         cost = plan.binding.ways_out[0] if plan.binding and plan.binding.ways_out else "–"
         slo = plan.binding.what if plan.binding else "not met"
-    text = "".join(f"{name:<8}{clean(value)}\n" for name, value in (("DEPLOY", deploy), ("COST", cost), ("SLO", slo)))
+    text = "".join(f"{name:<8}{visible(value)}\n" for name, value in (("DEPLOY", deploy), ("COST", cost), ("SLO", slo)))
     return to_ascii(text) if ascii_only else text
 
 
 def _feasible(canvas: Canvas, plan: Plan) -> None:
-    canvas.line("Planned ", (headline(plan), "bold"))
+    canvas.line("Planned ", (plan.name, "bold"), f": {counts_text(plan)}")
     canvas.blank()
     _answers(canvas, plan)
     canvas.blank()
@@ -68,38 +76,32 @@ def _feasible(canvas: Canvas, plan: Plan) -> None:
 
 
 def _answers(canvas: Canvas, plan: Plan) -> None:
-    deploy = "\n".join(clean(pool_text(pool)) for pool in plan.pools)
-    rows: list[tuple[tuple[str, str], str | tuple[str, str]]] = []
-    for name, lines in (
-        ("DEPLOY", deploy.split("\n")),
-        ("COST", [f"{cost_text(plan)}  {price_text(plan)}", saving_text(plan), _per_token_text(plan)]),
-        ("SLO", [" · ".join(filter(None, (attainment_text(plan), chance_text(plan)))), _tightest_text(plan)]),
-        ("SURE?", [_trust_text(plan)]),
-    ):
-        shown = [line for line in lines if line]
-        rows += [((name if number == 0 else "", "bold"), line) for number, line in enumerate(shown)]
-    canvas.rows(rows)
+    cost = [cost_text(plan), price_text(plan), baseline_text(plan), *_per_token_texts(plan)]
+    answers = (
+        ("DEPLOY", [pool_text(pool) for pool in plan.pools]),
+        ("COST", _joined(cost, canvas.style.width)),
+        ("SLO", _joined([attainment_text(plan), chance_text(plan), tightest_text(plan)], canvas.style.width)),
+        ("SURE?", _joined(trust_texts(plan), canvas.style.width)),
+    )
+    canvas.rows(
+        [(("" if number else name, "bold"), line) for name, lines in answers for number, line in enumerate(lines)]
+    )
 
 
-def _per_token_text(plan: Plan) -> str:
+def _joined(parts: Sequence[str], width: int) -> list[str]:
+    """As many parts on a line, with dots between, as fit beside the names of the answers."""
+    lines: list[str] = []
+    for part in filter(None, parts):
+        if lines and cells(lines[-1]) + 3 + cells(part) <= width - _ANSWER_INDENT:
+            lines[-1] += f" · {part}"
+        else:
+            lines.append(part)
+    return lines
+
+
+def _per_token_texts(plan: Plan) -> list[str]:
     prices = (("input", plan.usd_per_million_input_tokens), ("output", plan.usd_per_million_output_tokens))
-    known = [f"{format_usd(usd)} per million {kind} tokens" for kind, usd in prices if usd is not None]
-    return " · ".join(known)
-
-
-def _tightest_text(plan: Plan) -> str:
-    return f"tightest: {plan.binding_slo}" if plan.binding_slo else ""
-
-
-def _trust_text(plan: Plan) -> str:
-    groups: dict[str, list[str]] = {}
-    named = {d.provenance for model in plan.models for d in model.deployments}
-    if "" in named:
-        return " · ".join(f"{', '.join(names)}: {level}" for level, names in trust_groups(plan).items())
-    for model in plan.models:
-        source = ", ".join(dict.fromkeys(deployment.provenance for deployment in model.deployments))
-        groups.setdefault(source, []).append(model.name)
-    return " · ".join(f"{', '.join(names)}: {source}" for source, names in groups.items())
+    return [f"{format_usd(usd)} per million {kind} tokens" for kind, usd in prices if usd is not None]
 
 
 def _gpus(canvas: Canvas, plan: Plan) -> None:
@@ -128,15 +130,14 @@ def _gpu_label(group: GpuGroup) -> str:
 
 
 def _models(canvas: Canvas, plan: Plan) -> None:
-    columns = [Column("model"), Column("replicas", "right", wrap=False), Column("where")]
-    titles = {"ttft": "TTFT p95 (SLO)", "tpot": "TPOT p95 (SLO)", "e2e": "E2E p95 (SLO)"}
-    metrics = [m for m in ("ttft", "tpot", "e2e") if any(getattr(model.expected, f"{m}_ms") for model in plan.models)]
-    columns += [Column(titles[m], "right") for m in metrics]
-    columns.append(Column("max rate", "right", wrap=False))
+    columns = [Column("model"), Column("replicas", "right"), Column("where")]
+    metrics = [m for m in _METRICS if any(expected_of(model, m) for model in plan.models)]
+    columns += [Column(f"{m.upper()} p95 (SLO)", "right") for m in metrics]
+    columns.append(Column("max rate", "right"))
     canvas.table(columns, [_model_row(model, metrics) for model in plan.models])
 
 
-def _model_row(model: PlannedModel, metrics: list[str]) -> list[str]:
+def _model_row(model: PlannedModel, metrics: list[SloMetric]) -> list[str]:
     places = ", ".join(dict.fromkeys(where(deployment) for deployment in model.deployments))
     rate = model.expected.requests_per_s_at_slo
     cells = [metric_text(model, metric) for metric in metrics]
@@ -144,11 +145,17 @@ def _model_row(model: PlannedModel, metrics: list[str]) -> list[str]:
 
 
 def _pipelines(canvas: Canvas, plan: Plan) -> None:
+    rows: list[list[Cell]] = []
     for pipeline in plan.pipelines:
-        parts = [f"{pipeline.concurrent_users} users ({pipeline.users})", f"{pipeline.requests_per_s:.3g} requests/s"]
+        population = f"{plural(pipeline.concurrent_users, 'user')} ({pipeline.users})"
+        load = f"{' → '.join(pipeline.stages)}: {population}, {pipeline.requests_per_s:.3g} requests/s"
+        rows.append([(pipeline.name, "bold"), load])
         if pipeline.e2e_ms:
-            parts.append(f"e2e p95 {milliseconds(pipeline.e2e_ms.value)} (80 %: {interval_ms(pipeline.e2e_ms)})")
-        canvas.line((pipeline.name, "bold"), f" = {' → '.join(pipeline.stages)}: {', '.join(parts)}", indent=2)
+            predicted = f"e2e p95 {milliseconds(pipeline.e2e_ms.value)}, 80 % interval {interval_ms(pipeline.e2e_ms)}"
+            rows.append(["", predicted])
+    if rows:
+        canvas.blank()
+        canvas.rows(rows)
     missed = [result for result in objectives(plan) if not result.met]
     for result in missed:
         canvas.line((f"! {result.subject} misses {result.slo.name}", "bold"), indent=2)
@@ -164,7 +171,11 @@ def _alternatives(canvas: Canvas, plan: Plan) -> None:
         return
     _heading(canvas, "Would also work")
     rows = [
-        [a.option, f"{difference_usd(a.difference_usd)} / month", f"{a.detail}{'' if a.verified else ' (not verified)'}"]
+        [
+            a.option,
+            f"{difference_usd(a.difference_usd)} / month",
+            f"{a.detail}{'' if a.verified else ' (not verified)'}",
+        ]
         for a in plan.alternatives[:_MOST_REASONS]
     ]
     canvas.rows(rows, indent=4)
@@ -174,7 +185,7 @@ def _rejected(canvas: Canvas, rejected: tuple[Rejection, ...]) -> None:
     if not rejected:
         return
     _heading(canvas, "Not chosen")
-    rows = [
+    rows: list[list[Cell]] = [
         [(r.code, "dim"), r.option, f"{r.reason}; allow it with {r.relaxation}" if r.relaxation else r.reason]
         for r in rejected[:_MOST_REASONS]
     ]
@@ -200,10 +211,13 @@ def _warnings(canvas: Canvas, plan: Plan) -> None:
 def _honest_no(canvas: Canvas, plan: Plan) -> None:
     canvas.line(("No deployment meets this workload.", "bold"), f"  ({plan.name})")
     if plan.binding:
-        canvas.line("What binds   ", plan.binding.what, indent=2)
+        canvas.rows([["What binds", plan.binding.what]])
         if plan.binding.ways_out:
             canvas.line("Cheapest way out, one change each", indent=2)
             canvas.rows([_way_out(way) for way in plan.binding.ways_out], indent=4)
+    if plan.pools:
+        _heading(canvas, "The closest that was found")
+        _answers(canvas, plan)
     _rejected(canvas, plan.rejected)
     _warnings(canvas, plan)
 

@@ -1,8 +1,7 @@
-"""Words and figures as people read them, shared by the terminal and the page; and text that cannot do harm."""
+"""Words and figures as people read them, shared by the terminal and the page."""
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable
 
 from rightslice.core.estimate import Estimate
@@ -14,15 +13,6 @@ _ASCII = str.maketrans(
         "█": "#", "░": ".", "▐": "[", "▌": "]", "○": "o", "●": "*", "≈": "~", "µ": "u",
     }
 )  # fmt: skip
-_UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-
-
-def clean(text: str) -> str:
-    """`text` on one line, with control, bidirectional and lone surrogate characters made visible as `\ufffd`."""
-    if text.isascii() and text.isprintable():
-        return text
-    spaced = text.replace("\r\n", " ").translate({9: " ", 10: " ", 13: " "})
-    return "".join("\ufffd" if unicodedata.category(ch) in _UNSAFE_CATEGORIES else ch for ch in spaced)
 
 
 def to_ascii(text: str) -> str:

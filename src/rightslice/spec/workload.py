@@ -5,13 +5,23 @@ Values are in base units after validation: seconds, bytes, USD, requests per sec
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetJsonSchemaHandler,
+    Tag,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from rightslice.core.engine import Dtype, KvDtype
 from rightslice.core.plan import Capacity, Price
+from rightslice.spec.checks import workload_problems
 from rightslice.spec.fields import (
     AcceleratorName,
     Bytes,
@@ -20,6 +30,7 @@ from rightslice.spec.fields import (
     MachineName,
     ModelSource,
     Name,
+    OneOrMany,
     PartitionName,
     PlatformName,
     PositiveSeconds,
@@ -29,9 +40,10 @@ from rightslice.spec.fields import (
     Seconds,
     Share,
     Slos,
+    TimeOfDay,
     Usd,
-    one_or_many,
     problem,
+    problems,
 )
 
 API_VERSION = "rightslice/v1"
@@ -41,7 +53,21 @@ Task = Literal["generate", "embed", "rerank", "transcribe", "synthesize", "custo
 class Section(BaseModel):
     """Base of every part of a document: unknown keys are mistakes, values do not change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
+
+
+class Bare(Section):
+    """A section that may be written as the bare value of `mean`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare(cls, value: Any) -> Any:
+        return value if isinstance(value, dict | cls) else {"mean": value}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        section = handler.resolve_ref_schema(handler(schema))
+        return {"anyOf": [section["properties"]["mean"], section]}
 
 
 class Metadata(Section):
@@ -50,21 +76,16 @@ class Metadata(Section):
     name: Name
 
 
-class Rate(Section):
+class Rate(Bare):
     """Offered load. `peak` (default: the mean) is what the plan must carry."""
 
     mean: RatePerS
     peak: RatePerS | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _bare(cls, value: Any) -> Any:
-        return value if isinstance(value, dict) else {"mean": value}
-
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.peak is not None and self.peak < self.mean:
-            raise problem("RS0204", f"peak {self.peak:g}/s is below mean {self.mean:g}/s")
+            raise problem("RS0204", f"peak {self.peak:g}/s is below mean {self.mean:g}/s", path=("peak",))
         return self
 
     @property
@@ -73,21 +94,16 @@ class Rate(Section):
         return self.peak or self.mean
 
 
-class Tokens(Section):
+class Tokens(Bare):
     """Token counts of one side of a request. Without `p95` the spread is assumed and said so."""
 
     mean: Count
     p95: Count | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _bare(cls, value: Any) -> Any:
-        return value if isinstance(value, dict) else {"mean": value}
-
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.p95 is not None and self.p95 < self.mean:
-            raise problem("RS0204", f"p95 {self.p95} is below the mean {self.mean}")
+            raise problem("RS0204", f"p95 {self.p95} is below the mean {self.mean}", path=("p95",))
         return self
 
 
@@ -113,17 +129,7 @@ class TrafficClass(Section):
     priority: Annotated[int, Field(ge=0, le=1000)] = 1
     slo: Slos = ()
     tokens: Count | None = None
-    deadline: str | None = None
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> Self:
-        given = [n for n, v in (("rate", self.rate), ("trace", self.trace), ("tokens", self.tokens)) if v is not None]
-        if len(given) != 1:
-            hint = "rate: 12/s, or trace: file.csv, or tokens: 2e9 for offline work"
-            raise problem("RS0204", f"one of rate, trace, tokens is needed, got {', '.join(given) or 'none'}", hint)
-        if self.deadline is not None and not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", self.deadline):
-            raise problem("RS0107", f'"{self.deadline[:20]}" is not a time of day (try "06:00")')
-        return self
+    deadline: TimeOfDay | None = None
 
 
 class Lora(Section):
@@ -158,11 +164,12 @@ class Profile(Section):
     @model_validator(mode="after")
     def _paired(self) -> Self:
         if not self.streams or len(self.streams) != len(self.latency):
-            raise problem("RS0204", f"{len(self.streams)} streams but {len(self.latency)} latencies")
-        if any(b <= a for a, b in zip(self.streams, self.streams[1:], strict=False)):
-            raise problem("RS0106", "streams must increase")
-        if any(b < a for a, b in zip(self.latency, self.latency[1:], strict=False)):
-            raise problem("RS0106", "latency must not fall as streams rise")
+            raise problem("RS0204", f"{len(self.streams)} streams but {len(self.latency)} latencies", path=("latency",))
+        for index in range(1, len(self.streams)):
+            if self.streams[index] <= self.streams[index - 1]:
+                raise problem("RS0106", "streams must increase", path=("streams", index))
+            if self.latency[index] < self.latency[index - 1]:
+                raise problem("RS0106", "latency must not fall as streams rise", path=("latency", index))
         return self
 
 
@@ -184,14 +191,14 @@ class Model(Section):
     """One model to serve."""
 
     name: Name
-    source: Annotated[tuple[ModelSource, ...], BeforeValidator(one_or_many)] = ()
+    source: Annotated[tuple[ModelSource, ...], OneOrMany()] = ()
     task: Task = "generate"
-    precision: Annotated[tuple[Dtype, ...], BeforeValidator(one_or_many)] = ()
-    kv_precision: Annotated[tuple[KvDtype, ...], BeforeValidator(one_or_many)] = ()
+    precision: Annotated[tuple[Dtype, ...], OneOrMany()] = ()
+    kv_precision: Annotated[tuple[KvDtype, ...], OneOrMany()] = ()
     max_context: Count | None = None
     lora: Lora | None = None
     speculative: Speculative | None = None
-    traffic: Annotated[tuple[TrafficClass, ...], BeforeValidator(one_or_many)] = ()
+    traffic: Annotated[tuple[TrafficClass, ...], OneOrMany()] = ()
     isolation: Literal["required", "preferred", "none"] | None = None
     min_replicas: Annotated[int, Field(ge=0, le=100_000)] | None = None
     interruptible: bool = False
@@ -199,19 +206,6 @@ class Model(Section):
     gpu: Name | None = None
     profile: Profile | None = None
     memory: CustomMemory | None = None
-
-    @model_validator(mode="after")
-    def _describable(self) -> Self:
-        if not (self.source or self.profile or self.memory):
-            raise problem("RS0202", f'model "{self.name}" needs source, profile or memory')
-        if self.memory and self.task != "custom":
-            raise problem("RS0204", f'model "{self.name}": memory belongs to task: custom')
-        _unique("traffic class", [c.name for c in self.traffic])
-        if self.task == "generate" and not self.profile:
-            for traffic in self.traffic:
-                if traffic.trace is None and (traffic.input_tokens is None or traffic.output_tokens is None):
-                    raise problem("RS0202", f'class "{traffic.name}" needs input_tokens and output_tokens')
-        return self
 
 
 class Users(Section):
@@ -288,11 +282,18 @@ class Licence(Section):
     owned: Annotated[int, Field(ge=0)] = 0
 
 
+Platform = Annotated[
+    Annotated[PlatformName, Tag("one")] | Annotated[dict[ProviderName, PlatformName], Tag("each")],
+    Discriminator(lambda value: "each" if isinstance(value, dict) else "one"),
+]
+"""One for all, or one for each provider."""
+
+
 class Fleet(Section):
     """What may be bought or used. Empty tuples mean no restriction."""
 
     providers: tuple[ProviderName, ...] = ()
-    platform: PlatformName | dict[ProviderName, PlatformName] | None = None
+    platform: Platform | None = None
     regions: tuple[RegionName, ...] = ()
     accelerators: AcceleratorFilter = AcceleratorFilter()
     architecture: Literal["x86", "arm", "any"] = "any"
@@ -314,30 +315,14 @@ class Budget(Section):
     per_million_output_tokens: Usd | None = None
 
 
-def _unique(kind: str, names: list[str]) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise problem("RS0301", f'two of kind {kind} are called "{name}"')
-
-
-def _unique_models(models: tuple[Model, ...]) -> tuple[Model, ...]:
-    _unique("model", [m.name for m in models])
-    return models
-
-
-def _unique_pipelines(pipelines: tuple[Pipeline, ...]) -> tuple[Pipeline, ...]:
-    _unique("pipeline", [p.name for p in pipelines])
-    return pipelines
-
-
 class Workload(Section):
     """The whole document."""
 
     api_version: Literal["rightslice/v1"] = Field(alias="apiVersion")
     kind: Literal["Workload"]
     metadata: Metadata
-    models: Annotated[tuple[Model, ...], Field(min_length=1, max_length=1000), AfterValidator(_unique_models)]
-    pipelines: Annotated[tuple[Pipeline, ...], AfterValidator(_unique_pipelines)] = ()
+    models: Annotated[tuple[Model, ...], Field(min_length=1, max_length=1000)]
+    pipelines: tuple[Pipeline, ...] = ()
     fleet: Fleet = Fleet()
     budget: Budget = Budget()
     objective: Literal["cost", "latency", "throughput"] = "cost"
@@ -345,13 +330,10 @@ class Workload(Section):
     hours: Literal["always", "office"] = "always"
 
     @model_validator(mode="after")
-    def _pipelines_resolve(self) -> Self:
-        names = [m.name for m in self.models]
-        for pipeline in self.pipelines:
-            for stage in pipeline.stages:
-                if stage not in names:
-                    hint = f"models are {', '.join(names[:6])}"
-                    raise problem("RS0302", f'pipeline "{pipeline.name}" names a missing stage "{stage[:60]}"', hint)
+    def _consistent(self) -> Self:
+        found = workload_problems(self.model_dump(by_alias=True))
+        if found:
+            raise problems(found)
         return self
 
     def model(self, name: str) -> Model:

@@ -29,7 +29,9 @@ from rightslice.core.plan import (
     SloResult,
     Slot,
     Verification,
-    Warning,
+)
+from rightslice.core.plan import (
+    Warning as PlanWarning,
 )
 from rightslice.core.slo import Slo
 
@@ -182,7 +184,7 @@ def voice() -> Plan:
         usd_per_million_input_tokens=0.41,
         usd_per_million_output_tokens=2.15,
         slo_probability=0.97,
-        binding_slo="voice e2e_p95 2.31 s ≤ 3.00 s",
+        binding_slo="voice e2e_p95",
         pools=(pool,),
         models=_voice_models(),
         pipelines=(
@@ -227,13 +229,13 @@ def voice() -> Plan:
         ),
         requests_to_make=(Request("quota", "gcp us-central1 A100-SXM-80GB", "4 GPUs", "2 now, 4 when scaled out"),),
         warnings=(
-            Warning(
+            PlanWarning(
                 "RS5007",
                 "llm",
                 "single replica (you set `min_replicas: 1`): a node loss costs about 4 min 40 s of service; "
                 "2 adds $3,700 / month",
             ),
-            Warning("RS5010", "asr, tts", "both slices live on one GPU: one failure domain"),
+            PlanWarning("RS5010", "asr, tts", "both slices live on one GPU: one failure domain"),
         ),
         assumptions=(
             "Output length spread of llm: lognormal with p95 = 2.6 × mean, because only the mean was given.",
@@ -314,7 +316,7 @@ def tp4() -> Plan:
         name="chat-large",
         monthly_usd=MonthlyCost(133_590.0, 113_500.0, 153_600.0, "2026-08", "estimated", 131_400.0, 2190.0),
         slo_probability=0.95,
-        binding_slo="chat/chat ttft_p95 705 ms ≤ 800 ms",
+        binding_slo="chat/chat ttft_p95",
         pools=(pool,),
         models=(model,),
         pipelines=(),
@@ -336,7 +338,9 @@ def tp4() -> Plan:
         requests_to_make=(
             Request("reservation", "a3-highgpu-8g in us-central1", "3 nodes", "not sold on demand in this region"),
         ),
-        warnings=(Warning("RS5003", "chat", "80 % interval of TTFT is 530–990 ms: run a load test before you buy"),),
+        warnings=(
+            PlanWarning("RS5003", "chat", "80 % interval of TTFT is 530–990 ms: run a load test before you buy"),
+        ),
         assumptions=(),
     )
 
@@ -358,6 +362,23 @@ def time_sliced() -> Plan:
     return replace(
         base, pools=(replace(base.pools[0], sharing="time-slicing"),), placements=(base.placements[0], shared)
     )
+
+
+def seven_slices() -> Plan:
+    """One GPU in seven MIG slices, each with a model of its own; the other GPU stays empty."""
+    base = voice()
+    names = ("embedder", "reranker", "asr", "tts", "chat-small", "guard", "classifier")
+    of_slice = base.models[1]
+    models = tuple(
+        replace(of_slice, name=name, deployments=(replace(of_slice.deployments[0], id=name, partition="1g.10gb"),))
+        for name in names
+    )
+    slots = tuple(
+        Slot("1g.10gb", start, name, name, 0, int(9.5 * GIB), int((3 + start * 0.8) * GIB))
+        for start, name in enumerate(names)
+    )
+    placements = (replace(base.placements[0], slots=slots), replace(base.placements[1], slots=()))
+    return replace(base, models=models, pipelines=(), placements=placements)
 
 
 def infeasible() -> Plan:
@@ -393,6 +414,19 @@ def infeasible() -> Plan:
     )
 
 
+def over_budget() -> Plan:
+    """A plan that works but costs too much: an honest no that still shows what was found."""
+    slow = SloResult("voice", Slo("e2e", 2.0), 2310.0, 0.871, False)
+    base = voice()
+    return replace(
+        base,
+        feasible=False,
+        slo_probability=0.12,
+        binding=Binding("The budget: $5,000 a month, and the cheapest plan costs $7,401", ("budget.monthly: $7401",)),
+        pipelines=(replace(base.pipelines[0], slos=(slow,)),),
+    )
+
+
 HOSTILE = "a\x1b[31m[bold]x[/bold]<script>alert(1)</script>\u202e\n\"'&\x9b2J"
 
 
@@ -413,7 +447,7 @@ def hostile() -> Plan:
         pipelines=(replace(base.pipelines[0], name=HOSTILE, stages=(HOSTILE, HOSTILE)),),
         rejected=(Rejection(HOSTILE, HOSTILE, "RS4001", HOSTILE, HOSTILE, 7000.0),),
         alternatives=(Alternative(HOSTILE, HOSTILE, 8000.0, 599.0, HOSTILE, True),),
-        warnings=(Warning("RS5006", HOSTILE, HOSTILE),),
+        warnings=(PlanWarning("RS5006", HOSTILE, HOSTILE),),
         requests_to_make=(Request("quota", HOSTILE, HOSTILE, HOSTILE),),
         assumptions=(HOSTILE,),
         baseline=Baseline(9000.0, HOSTILE),

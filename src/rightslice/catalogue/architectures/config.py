@@ -16,14 +16,18 @@ MAX_WIDTH: Final = 1 << 24
 MAX_CONTEXT: Final = 1 << 34
 
 ALIASES: Final[dict[str, tuple[str, ...]]] = {
-    "hidden": ("hidden_size", "n_embd", "d_model", "model_dim", "decoder_hidden_size", "embed_dim", "hidden_dim", "dim"),
-    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_transformer_layers", "decoder_layers"),
-    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads", "num_query_heads"),
+    "hidden": ("hidden_size", "n_embd", "d_model", "model_dim", "decoder_hidden_size", "embed_dim", "dim", "hidden_dim",
+               "vt_hidden_size", "width"),
+    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_transformer_layers", "decoder_layers",
+               "encoder_layers", "depth", "vt_num_hidden_layers"),
+    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads", "attention_heads",
+              "encoder_attention_heads", "vt_num_attention_heads"),
     "kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", "multi_query_group_num"),
     "head_dim": ("head_dim", "kv_channels", "attention_head_dim", "d_kv", "v_channels"),
     "intermediate": (
         "intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim", "d_ff", "decoder_ffn_dim", "encoder_ffn_dim",
-        "ffn_intermediate_size", "mlp_hidden_size", "block_ff_dim", "feedforward_size",
+        "ffn_intermediate_size", "mlp_hidden_size", "block_ff_dim", "dff",
+        "vt_intermediate_size",
     ),
     "vocab": ("padded_vocab_size", "vocab_size", "n_vocab"),
     "context": (
@@ -50,7 +54,10 @@ ALIASES: Final[dict[str, tuple[str, ...]]] = {
         "share_expert_dim", "shared_experts_intermediate_size",
     ),
     "window": ("sliding_window", "sliding_window_size", "attention_window", "window_size", "local_attention"),
-    "conv_kernel": ("conv_kernel", "mamba_d_conv", "d_conv", "linear_conv_kernel_dim", "conv1d_width", "conv_L_cache"),
+    "latent_width": ("moe_latent_size", "routed_expert_hidden_size"),
+    "index_heads": ("index_n_heads", "sparse_num_index_heads"),
+    "index_width": ("index_head_dim", "sparse_index_dim"),
+    "conv_kernel": ("mamba_d_conv", "conv_kernel", "d_conv", "linear_conv_kernel_dim", "conv1d_width", "conv_L_cache"),
     "state_size": ("ssm_state_size", "mamba_d_state", "state_size", "d_state"),
 }  # fmt: skip
 """One quantity -> the keys under which configurations give it, the commonest first."""
@@ -112,6 +119,11 @@ class Config:
             key = ALIASES.get(name, (name,))[0]
             raise self.error(f"{key} is missing", "give the model's complete config.json")
         return default
+
+    def side(self, name: str, default: int) -> int:
+        """The length of a side of an image or patch: a whole number, or the first of a list."""
+        sides = self.numbers(name, low=1, high=1 << 16)
+        return sides[0] if sides else self.number(name, default, low=1, high=1 << 16)
 
     def real(self, name: str, default: float) -> float:
         """A finite number, for multipliers such as `expand`."""

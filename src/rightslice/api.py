@@ -1,0 +1,46 @@
+"""The public Python interface: one function per command. Every failure is a `rightslice.RightsliceError`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rightslice.app.planning import plan_workload
+from rightslice.app.sizing import size_model
+
+if TYPE_CHECKING:
+    from rightslice.core.plan import Plan
+    from rightslice.memory.sizing import SizeReport
+
+
+def plan(workload: str | Path, *, seed: int = 0, risk: float = 0.05) -> Plan:
+    """The cheapest deployment of a workload file whose simulation keeps the objectives.
+
+    `risk` is the accepted probability, over prediction error, that an objective fails. An infeasible workload returns
+    a plan with `feasible` False and `binding` set. Raises BadInputError for a bad file.
+    """
+    return plan_workload(Path(workload), seed=seed, risk=risk).plan
+
+
+def size(  # noqa: PLR0913 - the options of the command
+    model: str,
+    *,
+    input_tokens: int = 1024,
+    output_tokens: int = 256,
+    sequences: int = 1,
+    dtype: str | None = None,
+    kv_dtype: str | None = None,
+    accelerator: str | None = None,
+    method: str = "exact",
+) -> SizeReport:
+    """The memory equation of a model and what it fits on. Raises BadInputError for an unknown model or option."""
+    return size_model(
+        model,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        sequences=sequences,
+        dtype=dtype,
+        kv_dtype=kv_dtype,
+        accelerator=accelerator,
+        method=method,
+    )

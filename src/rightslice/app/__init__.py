@@ -1,0 +1,1 @@
+"""Use cases: what each command does, and the loop between proposing, verifying and tightening."""

@@ -1,0 +1,282 @@
+"""The answer of a search -> the plan document: cost, comparisons, reasons, warnings; or what binds when it is no."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from rightslice.app.rating import unreachable
+from rightslice.app.search import Found, Question
+from rightslice.app.warn import requests_to_make, warnings
+from rightslice.catalogue.hardware import WHOLE
+from rightslice.core.plan import Alternative, Baseline, Binding, Bound, MonthlyCost, Plan, Rejection
+from rightslice.core.quantities import format_seconds, format_usd
+from rightslice.optimization.assemble import Fleet, fleet, planned_models, planned_pipelines
+from rightslice.optimization.costing import TokenPrice, monthly_cost, token_prices
+from rightslice.optimization.evidence import Evidence
+from rightslice.optimization.needs import Need
+from rightslice.optimization.propose import Proposal, propose
+from rightslice.procurement.money import hours_per_month
+from rightslice.spec.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One finished search. `evidence` is None when no verified proposal was found."""
+
+    workload: Workload
+    question: Question
+    rejections: tuple[Rejection, ...]
+    found: Found
+    evidence: Evidence | None
+    alternatives: tuple[Alternative, ...]
+    seed: int
+    risk: float
+
+    @property
+    def hours(self) -> float:
+        """Hours a month that the fleet runs."""
+        return hours_per_month(self.workload.hours)
+
+
+def plan_document(answer: Answer, evidence: Evidence) -> Plan:
+    """The plan of a verified proposal; infeasible when it breaks the budget or the accepted risk."""
+    question, proposal = answer.question, answer.found.proposal
+    made = fleet(proposal, question.options, question.needs, answer.found.state.rates, question.market)
+    cost = monthly_cost(proposal, answer.workload.hours)
+    prices = token_prices(question.needs, made.pools, made.placements, made.deployments, question.options)
+    binding = _over_budget(answer.workload, cost, prices) or _too_risky(answer, evidence)
+    tightest = evidence.binding
+    return Plan(
+        name=answer.workload.metadata.name,
+        feasible=binding is None,
+        reproducible=proposal.packing.status == "optimal",
+        seed=answer.seed,
+        environment=answer.workload.environment,
+        objective=answer.workload.objective,
+        monthly_usd=cost,
+        usd_per_million_input_tokens=prices.input_usd,
+        usd_per_million_output_tokens=prices.output_usd,
+        slo_probability=evidence.probability,
+        binding_slo=f"{tightest.subject} {tightest.slo.name}" if tightest else None,
+        pools=made.pools,
+        models=planned_models(question.needs, made, answer.found.state.demands(), evidence),
+        pipelines=planned_pipelines(question.needs, evidence),
+        placements=made.placements,
+        autoscaling=(),
+        verification=evidence.verification,
+        bound=_bound(answer, cost),
+        baseline=_baseline(answer, cost),
+        rejected=_rejected(answer, made),
+        alternatives=answer.alternatives,
+        requests_to_make=requests_to_make(answer.workload, made),
+        warnings=warnings(answer.workload, question, made, _without_spare(answer)),
+        assumptions=_assumptions(answer),
+        binding=binding,
+    )
+
+
+def infeasible_plan(answer: Answer, ways_out: tuple[str, ...] = ()) -> Plan:
+    """The honest no: what binds, and single changes that would help."""
+    binding = Binding(what_binds(answer), ways_out)
+    return Plan(
+        name=answer.workload.metadata.name,
+        feasible=False,
+        reproducible=True,
+        seed=answer.seed,
+        environment=answer.workload.environment,
+        objective=answer.workload.objective,
+        monthly_usd=None,
+        usd_per_million_input_tokens=None,
+        usd_per_million_output_tokens=None,
+        slo_probability=None,
+        binding_slo=None,
+        pools=(),
+        models=(),
+        pipelines=(),
+        placements=(),
+        autoscaling=(),
+        verification=None,
+        bound=None,
+        baseline=None,
+        rejected=(*answer.rejections, *_too_slow(answer)),
+        alternatives=(),
+        requests_to_make=(),
+        warnings=(),
+        assumptions=_assumptions(answer),
+        binding=binding,
+    )
+
+
+def what_binds(answer: Answer) -> str:
+    """One sentence: the model and the constraint that no option meets."""
+    for need in answer.question.needs:
+        options = answer.question.options_of(need.name)
+        if not options:
+            reasons = [r for r in answer.rejections if r.model == need.name]
+            nearest = f" The last tried, {reasons[-1].option}: {reasons[-1].reason}." if reasons else ""
+            if not answer.question.market.offers:
+                return "The fleet offers no machine at all; see the rejected options."
+            return f"{need.name} fits nothing that the fleet allows.{nearest}"
+        if need.has_load and all(answer.found.state.rates[o.key].requests_per_s <= 0 for o in options):
+            return _slowest(answer, need)
+    packing = answer.found.proposal.packing
+    if packing.status == "infeasible":
+        return "Not enough machines: " + ("; ".join(_limits(packing.binding, packing.shortfall)) or "no packing exists")
+    missed = [
+        f"{o.slo.name} <= {format_seconds(o.slo.at_most_s)} is kept by {o.achieved_share:.1%} of requests"
+        for result in answer.found.results
+        for o in result.outcomes
+        if not o.met
+    ]
+    return (
+        f"After {answer.found.rounds} rounds of tightening an objective is still missed at the accepted risk of "
+        f"{answer.risk:g}: {'; '.join(missed) or 'requests fail'}."
+    )
+
+
+def _limits(binding: tuple[str, ...], shortfall: Mapping[str, int]) -> list[str]:
+    return [f"{key} needs {shortfall[key]} GPUs more" if key in shortfall else key for key in binding]
+
+
+def _slowest(answer: Answer, need: Need) -> str:
+    slowdown = answer.found.state.slowdown
+    best = min(
+        ((unreachable(need, option, slowdown(option)), option) for option in answer.question.options_of(need.name)),
+        key=lambda pair: pair[0].reached_s,
+    )
+    missed, option = best[0].missed, best[1]
+    if missed is None:
+        limits = ", ".join(
+            f"{slo.name} <= {format_seconds(slo.at_most_s)}" for s in need.shares for slo in s.pipeline.slo
+        )
+        return f"{need.name}: even an idle replica of every allowed option is too slow for its pipeline ({limits})."
+    return (
+        f"{need.name}: {missed.name} <= {format_seconds(missed.at_most_s)}; the fastest allowed option "
+        f"({option.gpus} x {option.device.name}) needs {format_seconds(best[0].reached_s)} when idle."
+    )
+
+
+def _over_budget(workload: Workload, cost: MonthlyCost, prices: TokenPrice) -> Binding | None:
+    budget = workload.budget
+    checks = (
+        ("budget.monthly", budget.monthly, cost.value, "a month"),
+        ("budget.per_million_input_tokens", budget.per_million_input_tokens, prices.input_usd, "per million tokens"),
+        ("budget.per_million_output_tokens", budget.per_million_output_tokens, prices.output_usd, "per million tokens"),
+    )
+    for name, limit, value, unit in checks:
+        if limit is not None and value is not None and value > limit:
+            what = f"{name} {format_usd(limit)}: the cheapest plan costs {format_usd(value)} {unit}"
+            return Binding(what, (f"{name.split('.')[1]}: {format_usd(value * 1.01).replace(',', '')}",))
+    return None
+
+
+def _too_risky(answer: Answer, evidence: Evidence) -> Binding | None:
+    if evidence.probability >= 1.0 - answer.risk:
+        return None
+    what = (
+        f"the chance that every objective holds is {evidence.probability:.0%}, {1 - answer.risk:.0%} is asked: "
+        "the prediction error is too wide"
+    )
+    accepted = round(1.0 - evidence.probability + 0.005, 2)
+    return Binding(what, (f"--risk {accepted:g} accepts it", "measure the models and plan with measured figures"))
+
+
+def _bound(answer: Answer, cost: MonthlyCost) -> Bound:
+    lowest = answer.found.first.packing.bound_usd_per_hour * answer.hours
+    gap = (cost.value - lowest) / lowest if lowest > 0 else 0.0
+    return Bound(lowest, max(gap, 0.0))
+
+
+def _again(answer: Answer, keep: Callable[[str], bool], needs: tuple[Need, ...] | None = None) -> Proposal:
+    """The same rates and loads with only the options whose key passes `keep`."""
+    state = answer.found.state
+    options = tuple(option for key, option in answer.question.options.items() if keep(key))
+    return propose(needs or answer.question.needs, options, state.rates, state.demands(), answer.question.market)
+
+
+def _baseline(answer: Answer, cost: MonthlyCost) -> Baseline | None:
+    """The same rates on whole GPUs only; None when that is what was chosen anyway."""
+    proposal = _again(answer, lambda key: answer.question.options[key].partition == WHOLE)
+    value = proposal.packing.usd_per_hour * answer.hours
+    if not proposal.feasible or value <= cost.value:
+        return None
+    return Baseline(value, "one whole GPU (or group of GPUs) for each replica")
+
+
+def _without_spare(answer: Answer) -> float | None:
+    """USD a month saved by running without the spare replica; None where there is none."""
+    if not any(need.spare for need in answer.question.needs):
+        return None
+    bare = tuple(replace(need, spare=False, min_replicas=1) for need in answer.question.needs)
+    proposal = _again(answer, lambda _: True, bare)
+    if not proposal.feasible:
+        return None
+    return (answer.found.proposal.packing.usd_per_hour - proposal.packing.usd_per_hour) * answer.hours
+
+
+def _rejected(answer: Answer, made: Fleet) -> tuple[Rejection, ...]:
+    """Market and memory refusals, options too slow at any load, and working alternatives that cost more."""
+    dearer = tuple(
+        Rejection(
+            option=alternative.option,
+            model="",
+            code="RS4003",
+            reason=f"{format_usd(alternative.difference_usd)} a month more",
+            relaxation=f"fleet.accelerators: {{allow: [{alternative.accelerator}]}}",
+            monthly_usd=alternative.monthly_usd,
+        )
+        for alternative in answer.alternatives
+    )
+    used = {pool.accelerator for pool in made.pools}
+    slow = tuple(r for r in _too_slow(answer) if r.option.split(" for ")[0] not in used)
+    return (*dearer, *slow, *answer.rejections)
+
+
+def _too_slow(answer: Answer) -> tuple[Rejection, ...]:
+    """Accelerators on which no option of a model keeps its objectives even when idle."""
+    found = []
+    rates = answer.found.state.rates
+    for need in answer.question.needs:
+        if not need.has_load:
+            continue
+        by_accelerator: dict[str, list[str]] = {}
+        for option in answer.question.options_of(need.name):
+            by_accelerator.setdefault(option.accelerator, []).append(option.key)
+        for accelerator, keys in sorted(by_accelerator.items()):
+            if all(rates[key].requests_per_s <= 0 for key in keys):
+                found.append(_slow_rejection(answer, need, accelerator, keys))
+    return tuple(found)
+
+
+def _slow_rejection(answer: Answer, need: Need, accelerator: str, keys: list[str]) -> Rejection:
+    slowdown = answer.found.state.slowdown
+    options = [answer.question.options[key] for key in keys]
+    best = min((unreachable(need, option, slowdown(option)) for option in options), key=lambda f: f.reached_s)
+    if best.missed is None:
+        reason = "too slow for its pipeline even when idle"
+        relaxation = "a looser e2e objective of the pipeline"
+    else:
+        reached = format_seconds(best.reached_s)
+        reason = f"{best.missed.name} of an idle replica is {reached}, over {format_seconds(best.missed.at_most_s)}"
+        relaxation = f"{best.missed.name}: {format_seconds(best.reached_s * 1.1).replace(' ', '')} or more"
+    return Rejection(f"{accelerator} for {need.name}", need.name, "RS4001", reason, relaxation)
+
+
+def _assumptions(answer: Answer) -> tuple[str, ...]:
+    own = tuple(text for need in answer.question.needs for text in need.assumptions)
+    architectures = tuple(
+        f"{need.name}: {text}"
+        for need in answer.question.needs
+        if need.architecture
+        for text in need.architecture.approximations
+    )
+    load = answer.question.load
+    general = (
+        f"step times are taken at the {1 - answer.risk:.0%} quantile of their error to choose, at the mean to report",
+        f"open-loop traffic is verified at its planned (peak) rate over {format_seconds(load.horizon_s)}"
+        if load.classes
+        else "",
+        f"a month has {answer.hours:g} hours",
+    )
+    return (*own, *architectures, *(text for text in general if text))

@@ -1,0 +1,187 @@
+"""Repeat the verification with times drawn from their error bands, and turn the results into evidence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from statistics import NormalDist
+
+import numpy as np
+
+from rightslice.app.scenarios import Slowdown
+from rightslice.app.search import Question, run
+from rightslice.core.estimate import Estimate, Provenance, least_trusted
+from rightslice.core.plan import SloResult, Verification
+from rightslice.core.results import ClassResult, Distribution, PipelineResult, SimulationResult, SloOutcome
+from rightslice.core.rng import generator
+from rightslice.core.slo import SloMetric
+from rightslice.optimization.evidence import Evidence, ModelEvidence, PipelineEvidence
+from rightslice.optimization.options import Option
+from rightslice.optimization.propose import Proposal
+
+DRAWS = 50
+Z80 = NormalDist().inv_cdf(0.9)
+"""Half width of an 80 % interval in standard deviations: 1.2816."""
+
+
+def sigma(option: Option) -> float:
+    """Standard deviation of log(time) for which 80 % of errors lie within the option's band."""
+    return math.log1p(option.relative_error) / Z80
+
+
+def at_quantile(z: float) -> Slowdown:
+    """Every option's times at `z` standard deviations of its error."""
+    return lambda option: math.exp(z * sigma(option))
+
+
+def drawn(seed: int, number: int) -> Slowdown:
+    """Draw number `number`: one error per model and accelerator, so that all replicas of a model err together."""
+
+    def factor(option: Option) -> float:
+        normal = generator(seed, "error", number, option.model, option.accelerator).standard_normal()
+        return math.exp(float(normal) * sigma(option))
+
+    return factor
+
+
+def judge(question: Question, proposal: Proposal, rounds: int, seed: int) -> Evidence:
+    """Nominal results with their spread over DRAWS draws of prediction error; probability = share that keeps all."""
+    nominal = run(question, proposal, at_quantile(0.0))
+    draws = DRAWS if any(result.requests for result in nominal) else 0
+    repeats = [run(question, proposal, drawn(seed, number)) for number in range(draws)]
+    met = sum(all(r.slos_met and r.failed == 0 for r in results) for results in repeats)
+    provenance = _provenance(question, proposal)
+    requests = [result.requests for result in nominal]
+    attainments = [result.slo_attainment for result in nominal]
+    verification = Verification(
+        seed=seed,
+        draws=len(repeats),
+        draws_met=met,
+        horizon_s=max((result.horizon_s for result in nominal), default=0.0),
+        requests=sum(requests),
+        completed=sum(result.completed for result in nominal),
+        failed=sum(result.failed for result in nominal),
+        slo_attainment=min(attainments, default=1.0),
+        rounds=rounds,
+    )
+    return Evidence(
+        verification=verification,
+        probability=met / len(repeats) if repeats else 1.0,
+        models={name: _model(name, nominal, repeats, provenance[name]) for name in provenance},
+        pipelines=tuple(
+            _pipelines(nominal, repeats, least_trusted(*provenance.values()) if provenance else "measured")
+        ),
+    )
+
+
+def _provenance(question: Question, proposal: Proposal) -> dict[str, Provenance]:
+    found: dict[str, Provenance] = {}
+    for (_, key), count in sorted(proposal.packing.replicas.items()):
+        option = question.options[key]
+        if count > 0 and option.costs is not None:
+            known = found.get(option.model, option.costs.provenance)
+            found[option.model] = least_trusted(known, option.costs.provenance)
+    return found
+
+
+def _classes(results: Sequence[SimulationResult], model: str) -> Iterator[ClassResult]:
+    for result in results:
+        yield from (found for found in result.per_class if found.model == model)
+
+
+def _model(
+    name: str,
+    nominal: Sequence[SimulationResult],
+    repeats: Sequence[Sequence[SimulationResult]],
+    provenance: Provenance,
+) -> ModelEvidence:
+    own = list(_classes(nominal, name))
+    spread = [list(_classes(results, name)) for results in repeats]
+    outcomes = [all(o.met for c in classes for o in c.outcomes) for classes in spread]
+    slos = tuple(
+        _slo(f"{name}/{c.traffic_class}", outcome, _metric(c, outcome.slo.metric))
+        for c in own
+        for outcome in c.outcomes
+    )
+    return ModelEvidence(
+        ttft_ms=_p95(own, spread, "ttft", provenance),
+        tpot_ms=_p95(own, spread, "tpot", provenance),
+        e2e_ms=_p95(own, spread, "e2e", provenance),
+        slos=_worst_of_each(slos),
+        probability=sum(outcomes) / len(outcomes) if outcomes and slos else None,
+    )
+
+
+def _metric(result: ClassResult, metric: SloMetric) -> Distribution | None:
+    return {"ttft": result.ttft_ms, "tpot": result.tpot_ms, "e2e": result.e2e_ms}[metric]
+
+
+def _p95(
+    own: Sequence[ClassResult],
+    spread: Sequence[Sequence[ClassResult]],
+    metric: SloMetric,
+    provenance: Provenance,
+) -> Estimate | None:
+    """95th percentile of the slowest class, with the 10th and 90th percentile of the draws."""
+    values = [d.p95 for c in own if (d := _metric(c, metric))]
+    if not values:
+        return None
+    drawn_values = [max((d.p95 for c in classes if (d := _metric(c, metric))), default=math.nan) for classes in spread]
+    return _interval(max(values), drawn_values, provenance)
+
+
+def _interval(value: float, draws: Sequence[float], provenance: Provenance) -> Estimate:
+    known = [d for d in draws if not math.isnan(d)]
+    if not known:
+        return Estimate(value, value, value, provenance)
+    low, high = (float(q) for q in np.quantile(known, (0.1, 0.9)))
+    return Estimate(value, min(low, value), max(high, value), provenance)
+
+
+def _slo(subject: str, outcome: SloOutcome, distribution: Distribution | None) -> SloResult:
+    return SloResult(
+        subject=subject,
+        slo=outcome.slo,
+        predicted_ms=_at(distribution, outcome.slo.share) if distribution else 0.0,
+        achieved_share=outcome.achieved_share,
+        met=outcome.met,
+    )
+
+
+def _at(distribution: Distribution, share: float) -> float:
+    """The known percentile nearest to `share`."""
+    known = ((0.5, distribution.p50), (0.95, distribution.p95), (0.99, distribution.p99))
+    return min(known, key=lambda pair: abs(pair[0] - share))[1]
+
+
+def _worst_of_each(slos: Sequence[SloResult]) -> tuple[SloResult, ...]:
+    """Several populations simulate the same classes: keep the worst result of each objective."""
+    worst: dict[tuple[str, str, float], SloResult] = {}
+    for slo in slos:
+        key = (slo.subject, slo.slo.name, slo.slo.at_most_s)
+        if key not in worst or slo.achieved_share < worst[key].achieved_share:
+            worst[key] = slo
+    return tuple(worst.values())
+
+
+def _pipelines(
+    nominal: Sequence[SimulationResult], repeats: Sequence[Sequence[SimulationResult]], provenance: Provenance
+) -> Iterator[PipelineEvidence]:
+    for result in nominal:
+        for found in result.pipelines:
+            draws = [d.p95 for results in repeats for d in _e2e(results, found)]
+            value = found.e2e_ms.p95 if found.e2e_ms else None
+            yield PipelineEvidence(
+                pipeline=found.name,
+                users=found.users,
+                requests_per_s=found.requests_per_s,
+                e2e_ms=_interval(value, draws, provenance) if value is not None else None,
+                slos=tuple(_slo(f"{found.name}/{found.users}", o, found.e2e_ms) for o in found.outcomes),
+            )
+
+
+def _e2e(results: Sequence[SimulationResult], wanted: PipelineResult) -> Iterator[Distribution]:
+    for result in results:
+        for found in result.pipelines:
+            if (found.name, found.users) == (wanted.name, wanted.users) and found.e2e_ms is not None:
+                yield found.e2e_ms

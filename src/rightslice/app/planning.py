@@ -1,0 +1,201 @@
+"""`rightslice plan`: one workload file in, the cheapest verified deployment out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import NormalDist
+
+from rightslice.app.alternatives import alternatives, describe
+from rightslice.app.explain import Answer, infeasible_plan, plan_document
+from rightslice.app.judge import at_quantile, judge, sigma
+from rightslice.app.knowledge import ON_PREMISES, known_names
+from rightslice.app.scenarios import draw_load
+from rightslice.app.search import Question, search
+from rightslice.app.ways_out import Retry, ways_out
+from rightslice.catalogue.architecture import Architecture
+from rightslice.catalogue.models import resolve_model
+from rightslice.catalogue.platforms import default_platform
+from rightslice.core.documents import to_json
+from rightslice.core.errors import BadInputError, Diagnostic, Location
+from rightslice.core.files import write_atomically
+from rightslice.core.plan import Plan, Rejection
+from rightslice.manifests.render import render
+from rightslice.optimization.candidates import candidates, sites
+from rightslice.optimization.needs import needs
+from rightslice.optimization.propose import Market
+from rightslice.procurement.offers import offers
+from rightslice.reporting.html import plan_html
+from rightslice.spec.loader import load_workload
+from rightslice.spec.workload import Model, Workload
+from rightslice.traffic.traces import Trace, read_trace
+
+PLANNED_ENGINES = ("vllm",)
+"""Engines whose performance is modelled; the others in `fleet.engines` are reported as not considered."""
+RISK_STEPS = (0.0, 0.35, 0.7)
+"""Standard deviations added to the design quantile, in turn, until the draws keep the objectives often enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOutcome:
+    """The plan, CPU seconds of its stages, and what the loader warned of."""
+
+    plan: Plan
+    timings: dict[str, float]
+    warnings: tuple[Diagnostic, ...]
+
+
+def _silent(_message: str) -> None:
+    return
+
+
+def plan_workload(
+    path: Path, *, seed: int = 0, risk: float = 0.05, progress: Callable[[str], None] = _silent
+) -> PlanOutcome:
+    """Plan a workload file. `risk`: accepted probability, over prediction error, that an objective fails.
+
+    Raises BadInputError for a bad file or option; an infeasible workload returns a plan that says what binds.
+    """
+    if not 0.0 < risk < 1.0:
+        raise BadInputError(Diagnostic("RS0501", f"--risk {risk:g} is not between 0 and 1", hint="for example 0.05"))
+    clock = Clock()
+    loaded = load_workload(path, known_names())
+    architectures = _architectures(loaded.workload)
+    traces = _traces(loaded.workload, path)
+    clock.lap("read_s")
+    progress("candidates")
+    question, market_rejections = _question(loaded.workload, architectures, traces, seed)
+    clock.lap("candidates_cpu_s")
+    answer = _answer(loaded.workload, question, market_rejections, (seed, risk), progress)
+    if answer.evidence:
+        others = alternatives(question, answer.found, answer.hours, progress)
+        plan = plan_document(replace(answer, alternatives=others), answer.evidence)
+    else:
+        progress("ways out")
+        plan = infeasible_plan(answer, ways_out(answer, _retry(architectures, traces, seed, risk)))
+    clock.lap("simulate_cpu_s")
+    return PlanOutcome(plan, clock.timings(), loaded.warnings)
+
+
+def _retry(
+    architectures: Mapping[str, Architecture | None], traces: Mapping[str, Trace], seed: int, risk: float
+) -> Retry:
+    def attempt(workload: Workload) -> tuple[float, str] | None:
+        question, rejections = _question(workload, architectures, traces, seed)
+        answer = _answer(workload, question, rejections, (seed, risk), _silent)
+        if not answer.evidence:
+            return None
+        plan = plan_document(answer, answer.evidence)
+        if not plan.feasible or plan.monthly_usd is None:
+            return None
+        return plan.monthly_usd.value, describe(answer.found)
+
+    return attempt
+
+
+class Clock:
+    """CPU seconds by stage, for `timings`; never part of the plan."""
+
+    def __init__(self) -> None:
+        self._start = self._last = time.process_time()
+        self._laps: dict[str, float] = {}
+
+    def lap(self, name: str) -> None:
+        """Book the time since the last lap under `name`."""
+        now = time.process_time()
+        self._laps[name] = self._laps.get(name, 0.0) + now - self._last
+        self._last = now
+
+    def timings(self) -> dict[str, float]:
+        """Laps and their total."""
+        return {**self._laps, "total_cpu_s": time.process_time() - self._start}
+
+
+def _architectures(workload: Workload) -> dict[str, Architecture | None]:
+    return {model.name: _architecture(model) for model in workload.models}
+
+
+def _architecture(model: Model) -> Architecture | None:
+    if model.memory or model.profile:
+        return None
+    if model.task != "generate":
+        message = f'model "{model.name}": no law predicts task {model.task} yet'
+        hint = "measure it and add profile: {memory, streams, latency}"
+        raise BadInputError(Diagnostic("RS0311", message, hint=hint))
+    return resolve_model(model.source[0])
+
+
+def _traces(workload: Workload, path: Path) -> dict[str, Trace]:
+    names = {c.trace for model in workload.models for c in model.traffic if c.trace}
+    return {name: read_trace(path.parent / name) for name in sorted(names)}
+
+
+def _platforms(workload: Workload, providers: Sequence[str]) -> dict[str, str]:
+    given = workload.fleet.platform
+    if isinstance(given, str):
+        return dict.fromkeys(providers, given)
+    return {provider: (given or {}).get(provider, default_platform(provider)) for provider in providers}
+
+
+def _question(
+    workload: Workload, architectures: Mapping[str, Architecture | None], traces: Mapping[str, Trace], seed: int
+) -> tuple[Question, tuple[Rejection, ...]]:
+    wanted = needs(workload, architectures, traces)
+    interruptible = all(model.interruptible for model in workload.models)
+    offered, refused = offers(workload.fleet, interruptible=interruptible)
+    providers = sorted({offer.machine.provider for offer in offered} | {ON_PREMISES})
+    market = Market(offered, _platforms(workload, providers), workload.fleet.quota)
+    found = candidates(wanted, sites(offered, market.platform_of), _engines(workload))
+    load = draw_load(workload, wanted, traces, seed)
+    question = Question(wanted, {option.key: option for option in found.options}, market, load, traces)
+    return question, (*refused, *found.rejections)
+
+
+def _engines(workload: Workload) -> tuple[str, ...]:
+    planned = tuple(name for name in workload.fleet.engines if name in PLANNED_ENGINES)
+    if not planned:
+        message = f"no performance model for {', '.join(workload.fleet.engines)}"
+        raise BadInputError(Diagnostic("RS0315", message, hint=f"engines: [{', '.join(PLANNED_ENGINES)}]"))
+    return planned
+
+
+def _answer(
+    workload: Workload,
+    question: Question,
+    rejections: tuple[Rejection, ...],
+    seed_and_risk: tuple[int, float],
+    progress: Callable[[str], None],
+) -> Answer:
+    """Search at the quantile of error that `risk` asks for; raise it until the draws agree or nothing is left."""
+    seed, risk = seed_and_risk
+    z = NormalDist().inv_cdf(1.0 - risk)
+    uncertain = any(sigma(option) > 0 for option in question.options.values())
+    best: Answer | None = None
+    for extra in RISK_STEPS if uncertain else RISK_STEPS[:1]:
+        found = search(question, at_quantile(z + extra), progress)
+        answer = Answer(workload, question, rejections, found, None, (), seed, risk)
+        if not found.verified:
+            return best or answer
+        progress("draws of prediction error")
+        evidence = judge(question, found.proposal, found.rounds, seed)
+        best = replace(answer, evidence=evidence)
+        if evidence.probability >= 1.0 - risk:
+            break
+    return best or answer
+
+
+def write_plan(plan: Plan, folder: Path, *, emit: bool = True) -> tuple[str, ...]:
+    """Write plan.json, report.html and kubernetes/ (unless not `emit` or infeasible); returns relative paths.
+
+    Everything is rendered before the first file is written. Raises BadInputError when the folder cannot be written.
+    """
+    files = {"plan.json": to_json(plan), "report.html": plan_html(plan)}
+    if emit and plan.feasible:
+        files.update({f"kubernetes/{name}": text for name, text in render(plan).items()})
+    if folder.exists() and not folder.is_dir():
+        raise BadInputError(Diagnostic("RS0407", "is not a folder", Location(str(folder)), "choose another -o folder"))
+    for name, text in files.items():
+        write_atomically(folder / name, text)
+    return tuple(files)

@@ -1,0 +1,160 @@
+"""How much one replica of an option carries: a closed-form ceiling first, what is simulated for options in use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rightslice.app.scenarios import open_classes, server
+from rightslice.core.rates import Rate
+from rightslice.core.rng import generator
+from rightslice.core.slo import Slo
+from rightslice.optimization.needs import LengthSample, Need
+from rightslice.optimization.options import Option
+from rightslice.performance.ceiling import rate_ceiling, stage_rate_ceiling
+from rightslice.performance.costs import PS_PER_S, StepCosts
+from rightslice.performance.unloaded import UnloadedTimes, unloaded_times
+from rightslice.simulation.run import simulate
+from rightslice.simulation.scenario import OpenClass, Scenario
+from rightslice.traffic.arrivals import Arrivals
+from rightslice.traffic.traces import Trace
+
+BISECTIONS = 7
+"""Rate is known to 1 / 2^7 of the ceiling."""
+RATING_REQUESTS = 3000
+
+
+@dataclass(frozen=True, slots=True)
+class Fastest:
+    """The best an option can do for a need: seconds at the percentile of the tightest objective; `missed` names it."""
+
+    missed: Slo | None
+    reached_s: float
+
+
+def fastest_s(need: Need, option: Option, slowdown: float) -> float:
+    """Mean latency of one request on an idle replica, seconds."""
+    costs = option.costs
+    if costs is None:
+        return 0.0
+    scaled = costs.scaled(slowdown)
+    if not isinstance(scaled, StepCosts):
+        return float(scaled.latency_ps[1]) / PS_PER_S
+    means = [float(_times(scaled, sample).e2e_s.mean()) for sample in need.samples]
+    return max(means, default=0.0)
+
+
+def unreachable(need: Need, option: Option, slowdown: float) -> Fastest:
+    """Whether even an idle replica misses an objective of the model's own classes."""
+    costs = option.costs
+    if costs is None:
+        return Fastest(None, 0.0)
+    scaled = costs.scaled(slowdown)
+    if not isinstance(scaled, StepCosts):
+        alone_s = float(scaled.latency_ps[1]) / PS_PER_S
+        missed = next((slo for slo in need.slos if slo.metric == "e2e" and slo.at_most_s < alone_s), None)
+        return Fastest(missed, alone_s)
+    for sample in need.samples:
+        times = _times(scaled, sample)
+        for slo in sample.slos:
+            reached = float(np.quantile(_of(times, slo), slo.share))
+            if reached > slo.at_most_s:
+                return Fastest(slo, reached)
+    return Fastest(None, 0.0)
+
+
+def _times(costs: StepCosts, sample: LengthSample) -> UnloadedTimes:
+    return unloaded_times(costs, sample.input_tokens, sample.output_tokens)
+
+
+def _of(times: UnloadedTimes, slo: Slo) -> np.ndarray:
+    return {"ttft": times.ttft_s, "tpot": times.tpot_s, "e2e": times.e2e_s}[slo.metric]
+
+
+def ceiling(need: Need, option: Option, slowdown: float, budget_s: float | None) -> Rate:
+    """An optimistic rate: 0 where even an idle replica misses an objective or the stage's latency budget."""
+    costs = option.costs
+    if costs is None:
+        return Rate(0.0, simulated=False)
+    missed = unreachable(need, option, slowdown).missed
+    if missed is not None:
+        return Rate(0.0, simulated=False, binding=missed.name)
+    if budget_s is not None and fastest_s(need, option, slowdown) > budget_s:
+        return Rate(0.0, simulated=False, binding="pipeline")
+    scaled = costs.scaled(slowdown)
+    if not isinstance(scaled, StepCosts):
+        limits = [limit for limit in (need.limit_s("e2e"), budget_s) if limit is not None]
+        rate = stage_rate_ceiling(scaled, min(limits, default=math.inf))
+        return Rate(rate, simulated=False, provenance=costs.provenance)
+    tpot = min((slo for slo in need.slos if slo.metric == "tpot"), key=lambda slo: slo.at_most_s, default=None)
+    rate = rate_ceiling(
+        scaled,
+        input_tokens=need.input_tokens,
+        output_tokens=max(1.0, need.output_tokens),
+        max_sequences=option.settings.max_num_seqs if option.settings else 1,
+        tpot_limit_s=tpot.at_most_s if tpot and not need.shares else None,
+        prefix_hit_rate=0.0,
+        tpot_share=tpot.share if tpot else 1.0,
+    )
+    return Rate(rate, simulated=False, provenance=costs.provenance)
+
+
+def simulated_rate(
+    need: Need,
+    option: Option,
+    replicas: int,
+    slowdown: float,
+    traces: Mapping[str, Trace],
+    *,
+    at_most_per_s: float,
+    budget_s: float | None = None,
+) -> Rate:
+    """The largest rate of one of `replicas` replicas at which every objective (or the stage's budget) holds."""
+    built = server(option, option.key, replicas, slowdown)
+    low, high = 0.0, at_most_per_s
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2.0
+        classes = _offered(need, middle * replicas, traces, budget_s)
+        horizon_s = _span_s(middle * replicas)
+        result = simulate(Scenario((built,), classes, (), horizon_s, 0, horizon_s * 0.1))
+        if result.slos_met and result.failed == 0:
+            low = middle
+        else:
+            high = middle
+    provenance = option.costs.provenance if option.costs else "first-principles"
+    return Rate(low, simulated=True, provenance=provenance)
+
+
+def _span_s(rate_per_s: float) -> float:
+    return max(RATING_REQUESTS / max(rate_per_s, 1e-6), 60.0)
+
+
+def _offered(
+    need: Need, rate_per_s: float, traces: Mapping[str, Trace], budget_s: float | None
+) -> tuple[OpenClass, ...]:
+    """The model's own classes at that rate, or a pipeline stage's requests as a Poisson stream with a median budget."""
+    span_s = _span_s(rate_per_s)
+    if budget_s is None:
+        return open_classes(need, span_s, traces, 0, rate_per_s)
+    return (_stage_stream(need, rate_per_s, span_s, need.samples, budget_s),)
+
+
+def _stage_stream(
+    need: Need, rate_per_s: float, span_s: float, samples: Sequence[LengthSample], budget_s: float
+) -> OpenClass:
+    rng = generator(0, "stage-rating", need.name)
+    times = np.sort(rng.uniform(0.0, span_s, rng.poisson(rate_per_s * span_s)))
+    count = len(times)
+    pick = np.arange(count)
+    inputs = samples[0].input_tokens if samples else np.ones(1, dtype=np.int64)
+    outputs = samples[0].output_tokens if samples else np.ones(1, dtype=np.int64)
+    arrivals = Arrivals(
+        np.rint(times * PS_PER_S).astype(np.int64),
+        np.zeros(count, dtype=np.int32),
+        inputs[pick % len(inputs)],
+        outputs[pick % len(outputs)],
+    )
+    return OpenClass(need.name, "stage", arrivals, (Slo("e2e", budget_s, 0.5),))

@@ -1,0 +1,147 @@
+"""A proposal under the workload's traffic -> scenarios for the simulator, one per population of pipeline users."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rightslice.core.rng import generator
+from rightslice.optimization.needs import Need, stage_lengths
+from rightslice.optimization.options import Option
+from rightslice.optimization.propose import Proposal
+from rightslice.performance.costs import StepCosts
+from rightslice.simulation.scenario import ClosedPipeline, LlmServer, OpenClass, Scenario, StageLengths, StageServer
+from rightslice.spec.workload import Pipeline, Users, Workload
+from rightslice.traffic.arrivals import PlannedRate, open_loop
+from rightslice.traffic.traces import Trace
+
+TARGET_REQUESTS = 6000
+"""Requests of the slowest class in one verification, within the horizon's bounds: p95 from 300 samples beyond it."""
+MIN_HORIZON_S = 600.0
+MAX_HORIZON_S = 6 * 3600.0
+MAX_REQUESTS = 60_000
+WARMUP_SHARE = 0.1
+
+Slowdown = Callable[[Option], float]
+"""Factor on an option's times: a quantile or a draw of its prediction error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The traffic of a workload, drawn once, so that every round and every draw of errors meets the same requests."""
+
+    classes: tuple[OpenClass, ...]
+    populations: tuple[ClosedPipeline, ...]
+    horizon_s: float
+    seed: int
+
+
+def draw_load(workload: Workload, needs: Sequence[Need], traces: Mapping[str, Trace], seed: int) -> Load:
+    """Draw arrivals at the planned rates over one horizon, and the request lengths of every pipeline population."""
+    populations = tuple(
+        _population(pipeline, name, users, needs, seed)
+        for pipeline in workload.pipelines
+        for name, users in pipeline.users.items()
+    )
+    horizon_s = _horizon_s(needs)
+    if populations and not any(need.model.traffic for need in needs):
+        horizon_s = max(p.duration_s for p in populations)
+    classes = tuple(
+        found for need in needs if need.model.traffic for found in open_classes(need, horizon_s, traces, seed)
+    )
+    return Load(classes, populations, horizon_s, seed)
+
+
+def open_classes(
+    need: Need, horizon_s: float, traces: Mapping[str, Trace], seed: int, rate_per_s: float | None = None
+) -> tuple[OpenClass, ...]:
+    """Every class of one model over the horizon: at the planned rates, or the same mix at `rate_per_s` in all."""
+    rng = generator(seed, "arrivals", need.name)
+    rate: PlannedRate = "planned" if rate_per_s is None else rate_per_s
+    drawn = open_loop(
+        need.model.traffic, horizon_s, rng, rate, max_context=need.model.max_context or None, traces=traces
+    )
+    return tuple(
+        OpenClass(need.name, traffic.name, drawn.of_class(index), traffic.slo)
+        for index, traffic in enumerate(need.model.traffic)
+    )
+
+
+def _horizon_s(needs: Sequence[Need]) -> float:
+    rates = [sample.rate_per_s for need in needs for sample in need.samples if need.model.traffic]
+    rates += [need.planned_rate_per_s for need in needs if need.planned_rate_per_s > 0 and not need.samples]
+    if not rates:
+        return MIN_HORIZON_S
+    wanted = min(max(TARGET_REQUESTS / min(rates), MIN_HORIZON_S), MAX_HORIZON_S)
+    return math.ceil(min(wanted, max(MAX_REQUESTS / sum(rates), 60.0)))
+
+
+def _population(pipeline: Pipeline, name: str, users: Users, needs: Sequence[Need], seed: int) -> ClosedPipeline:
+    by_name = {need.name: need for need in needs}
+    lengths = tuple(
+        StageLengths(*stage_lengths(pipeline, by_name[stage].model, seed=seed)) if by_name[stage].architecture else None
+        for stage in pipeline.stages
+    )
+    return ClosedPipeline(
+        name=pipeline.name,
+        users_name=name,
+        stages=pipeline.stages,
+        concurrent=users.concurrent,
+        think_time_s=users.think_time,
+        ramp_up_s=users.ramp_up,
+        hold_s=users.hold,
+        ramp_down_s=users.ramp_down,
+        slos=pipeline.slo,
+        lengths=lengths,
+    )
+
+
+def servers(
+    proposal: Proposal, options: Mapping[str, Option], slowdown: Slowdown
+) -> tuple[LlmServer | StageServer, ...]:
+    """Every replica set of the proposal that receives requests, its times scaled by `slowdown`."""
+    built = []
+    for (pool, key), replicas in sorted(proposal.packing.replicas.items()):
+        if replicas > 0 and options[key].costs is not None:
+            built.append(server(options[key], f"{pool}/{key}", replicas, slowdown(options[key])))
+    return tuple(built)
+
+
+def server(option: Option, deployment: str, replicas: int, slowdown: float) -> LlmServer | StageServer:
+    """One replica set. Raises ValueError for an option without costs."""
+    costs = option.costs
+    if costs is None:
+        raise ValueError(f"{option.key} has no costs")
+    if not isinstance(costs, StepCosts):
+        return StageServer(deployment, option.model, replicas, costs.scaled(slowdown))
+    if option.settings is None:
+        raise ValueError(f"{option.key} has step costs but no engine settings")
+    block = option.settings.block_size_tokens
+    return LlmServer(
+        deployment=deployment,
+        model=option.model,
+        replicas=replicas,
+        costs=costs.scaled(slowdown),
+        kv_blocks=option.memory.kv_tokens // block,
+        block_size_tokens=block,
+        max_num_seqs=option.settings.max_num_seqs,
+        max_num_batched_tokens=option.settings.max_num_batched_tokens,
+        max_model_len=option.settings.max_model_len,
+    )
+
+
+def scenarios(load: Load, built: tuple[LlmServer | StageServer, ...]) -> tuple[Scenario, ...]:
+    """One scenario per population (with the open-loop classes beside it), or one without populations."""
+    if not load.populations:
+        return (Scenario(built, load.classes, (), load.horizon_s, load.seed, load.horizon_s * WARMUP_SHARE),)
+    return tuple(
+        Scenario(
+            servers=built,
+            classes=load.classes,
+            pipelines=(population,),
+            horizon_s=max(population.duration_s, load.horizon_s if load.classes else 0.0),
+            seed=load.seed,
+        )
+        for population in load.populations
+    )

@@ -1,0 +1,121 @@
+"""What to watch out for in a plan, and what must be asked for before it can run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rightslice.app.search import Question
+from rightslice.core.engine import DTYPE_BITS
+from rightslice.core.plan import PlanWarning, Request
+from rightslice.core.quantities import format_usd
+from rightslice.optimization.assemble import Fleet
+from rightslice.optimization.needs import Need
+from rightslice.spec.workload import Workload
+
+WIDE_BAND = 0.25
+"""A half width of the 80 % band above which the plan points at the prediction."""
+
+
+def requests_to_make(workload: Workload, made: Fleet) -> tuple[Request, ...]:
+    """Quota that is not listed in the workload, and capacity that is not simply sold."""
+    listed = {(q.provider, q.region, q.accelerator) for q in workload.fleet.quota}
+    asked: dict[tuple[str, str, str], int] = {}
+    reservations = []
+    for pool in made.pools:
+        if pool.purchase.capacity == "owned":
+            continue
+        key = (pool.provider, pool.region, pool.accelerator)
+        if key not in listed:
+            asked[key] = asked.get(key, 0) + pool.nodes * pool.gpus_per_node
+        if pool.purchase.capacity in ("reservation", "future_reservation", "capacity_block"):
+            subject = f"{pool.provider} {pool.region} {pool.machine_type}"
+            reservations.append(Request("reservation", subject, f"{pool.nodes} nodes", "not sold on demand"))
+    quota = [
+        Request("quota", " ".join(key), f"{gpus} GPUs", "not listed under fleet.quota")
+        for key, gpus in sorted(asked.items())
+    ]
+    return (*quota, *reservations)
+
+
+def warnings(
+    workload: Workload, question: Question, made: Fleet, spare_saving_usd: float | None
+) -> tuple[PlanWarning, ...]:
+    """Availability, prices, predictions, quality, and what this version does not model."""
+    found: list[PlanWarning] = []
+    for need in question.needs:
+        found += _availability(need, made)
+        found += _prediction(need, question, made)
+        found += _quality(need, made)
+        found += _not_modelled(need)
+    if spare_saving_usd is not None and spare_saving_usd > 0:
+        saved = format_usd(spare_saving_usd)
+        found.append(PlanWarning("RS5004", "spare replicas", f"N + 1 costs {saved} a month; min_replicas: 1 drops it"))
+    found += _prices(made)
+    ignored = [name for name in workload.fleet.engines if name != "vllm"]
+    if ignored:
+        found.append(
+            PlanWarning("RS5009", "fleet.engines", f"{', '.join(ignored)}: not considered, no performance model yet")
+        )
+    return tuple(found)
+
+
+def _availability(need: Need, made: Fleet) -> Iterator[PlanWarning]:
+    replicas = sum(d.replicas.steady for d in made.deployments[need.name])
+    nodes = {(p.pool, p.node) for p in made.placements for slot in p.slots if slot.model == need.name}
+    if replicas == 1:
+        why = "you set min_replicas: 1" if need.model.min_replicas is not None else "nothing asks for two"
+        yield PlanWarning("RS5007", need.name, f"a single replica ({why}): while its node is replaced nobody is served")
+    elif len(nodes) == 1:
+        yield PlanWarning("RS5010", need.name, f"all {replicas} replicas are on one node: one failure takes them all")
+
+
+def _prediction(need: Need, question: Question, made: Fleet) -> Iterator[PlanWarning]:
+    used = {(d.accelerator, d.partition) for d in made.deployments[need.name]}
+    for option in question.options_of(need.name):
+        if (option.accelerator, option.partition) not in used or option.costs is None:
+            continue
+        band = f"± {option.relative_error:.0%} on {option.device.name}"
+        if option.provenance == "unvalidated":
+            yield PlanWarning("RS5011", need.name, f"no measurement backs its times ({band}): load-test first")
+            return
+        if option.relative_error > WIDE_BAND:
+            yield PlanWarning("RS5003", need.name, f"its times are known to {band} only; a load test narrows that")
+            return
+
+
+def _quality(need: Need, made: Fleet) -> Iterator[PlanWarning]:
+    """Weights below the published precision are a decision about answer quality, and said so."""
+    if need.architecture is None:
+        return
+    published = need.architecture.published_dtype
+    for dtype in sorted({d.engine.settings.weight_dtype for d in made.deployments[need.name] if d.engine.settings}):
+        if DTYPE_BITS[dtype] < DTYPE_BITS.get(published, 16):
+            text = f"{dtype} weights instead of the published {published}: a quality decision; evaluate before use"
+            yield PlanWarning("RS5005", need.name, text)
+
+
+def _not_modelled(need: Need) -> Iterator[PlanWarning]:
+    model = need.model
+    classes = model.traffic
+    unused = [
+        name
+        for name, given in (
+            ("speculative", model.speculative is not None),
+            ("gpu", model.gpu is not None),
+            ("prefix_hit_rate", any(c.prefix_hit_rate > 0 for c in classes)),
+            ("priority", len({c.priority for c in classes}) > 1),
+            ("other sources than the first", len(model.source) > 1),
+        )
+        if given
+    ]
+    if unused:
+        yield PlanWarning("RS5009", need.name, f"not used by this version: {', '.join(unused)}")
+
+
+def _prices(made: Fleet) -> Iterator[PlanWarning]:
+    for pool in made.pools:
+        if pool.purchase.capacity == "owned" or pool.price_quality.startswith("exact"):
+            continue
+        rule = "RS5001" if "stale" in pool.price_quality else "RS5002"
+        text = f"the price of {pool.machine_type} ({pool.price_date}) is {pool.price_quality.replace('_', ' ')}"
+        yield PlanWarning(rule, pool.name, text)

@@ -1,0 +1,52 @@
+"""From a configuration to a ledger: finds the family and the builder of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal
+
+from rightslice.catalogue.architectures.config import Config, Object
+from rightslice.catalogue.architectures.encoders import encoder, pair, speech_encoder, vision_encoder
+from rightslice.catalogue.architectures.families import Family, family, family_of_class
+from rightslice.catalogue.architectures.ledger import Ledger
+from rightslice.catalogue.architectures.multimodal import flattened, multimodal
+from rightslice.catalogue.architectures.seq2seq import encoder_decoder
+
+Kind = Literal["decoder", "encoder", "encoder-decoder", "speech-ctc", "vision"]
+
+
+def _vision(config: Config, own: Family) -> Ledger:
+    return pair(config, own) if own.trait("pair") else vision_encoder(config, own)
+
+
+_BUILDERS: Final[dict[Kind, Callable[[Config, Family], Ledger]]] = {
+    "decoder": multimodal,
+    "encoder": encoder,
+    "encoder-decoder": encoder_decoder,
+    "speech-ctc": speech_encoder,
+    "vision": _vision,
+}
+
+
+def find_family(raw: Object) -> Family:
+    """The family by `model_type`, else by the class named in `architectures`, else an unknown one."""
+    model_type = raw.get("model_type")
+    own = family(model_type) if isinstance(model_type, str) else Family("", known=False)
+    names = raw.get("architectures")
+    if not own.known and isinstance(names, list) and names and isinstance(names[0], str):
+        by_class = family_of_class(names[0])
+        if by_class is not None:
+            return by_class
+    return own
+
+
+def build(raw: Object, where: str) -> tuple[Ledger, Kind, Family, Config]:
+    """The ledger of a configuration. Raises BadInputError RS2007 for one that is incomplete or contradicts itself."""
+    own = find_family(raw)
+    config = Config(flattened(raw), own.defaults, where)
+    trait = own.trait("kind", "decoder")
+    kind: Kind = next((k for k in _BUILDERS if k == trait), "decoder")
+    if not own.known and config.flag("is_encoder_decoder"):
+        kind = "encoder-decoder"
+    return _BUILDERS[kind](config, own), kind, own, config
+

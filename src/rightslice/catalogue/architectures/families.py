@@ -1,0 +1,83 @@
+"""What a configuration does not say because its class says it: one entry per `model_type`, read from data.
+
+`defaults` are values of keys that a configuration may leave out. `traits` describe the layers (norms, biases, extra
+tensors). Both were read from the public classes of Transformers 5.24 and checked against models built from them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
+from typing import cast
+
+from rightslice.catalogue.architectures.config import Config, Json, Object
+
+_EMPTY: Mapping[str, Json] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One `model_type`. `known` is False for one that the data does not hold: its traits are then the commonest."""
+
+    name: str
+    known: bool
+    traits: Object = field(default_factory=dict)
+    defaults: Object = field(default_factory=dict)
+
+    @property
+    def is_tower(self) -> bool:
+        """Whether the entry describes a vision or audio tower."""
+        return self.traits.get("tower") is True
+
+    def trait(self, name: str, default: str = "") -> str:
+        """A trait that is a word."""
+        value = self.traits.get(name)
+        return value if isinstance(value, str) else default
+
+    def amount(self, name: str, default: int) -> int:
+        """A trait that is a whole number."""
+        value = self.traits.get(name)
+        return value if isinstance(value, int) else default
+
+    def switch(self, name: str, config: Config, default: bool = False) -> bool:
+        """A trait that is true, false, or the name of the configuration key that decides (`!key` negates it)."""
+        value = self.traits.get(name, default)
+        if isinstance(value, str):
+            return not config.flag(value[1:]) if value.startswith("!") else config.flag(value)
+        return bool(value)
+
+
+@cache
+def _table() -> Mapping[str, Object]:
+    source = files("rightslice.catalogue") / "data" / "families.json"
+    return cast("Mapping[str, Object]", json.loads(source.read_text()))
+
+
+def family_of_class(name: str) -> Family | None:
+    """The family whose class is named in a configuration's `architectures`, or None."""
+    classes = _table()["@classes"]
+    model_type = classes.get(name)
+    return family(model_type) if isinstance(model_type, str) else None
+
+
+def family(model_type: str) -> Family:
+    """The entry of `model_type`, with the traits (and, lacking its own, the defaults) of the one it is `like`."""
+    if model_type in _table() and not model_type.startswith("@"):
+        return _resolve(model_type)
+    return replace(_resolve("@unknown"), name=model_type, known=False)
+
+
+@cache
+def _resolve(model_type: str) -> Family:
+    entry = _table()[model_type]
+    own = {k: v for k, v in entry.items() if k not in ("like", "defaults")}
+    defaults = entry.get("defaults", _EMPTY)
+    base = Family("", known=True)
+    if isinstance(like := entry.get("like"), str):
+        base = _resolve(like)
+    if not isinstance(defaults, Mapping):
+        raise TypeError(f"families.json: defaults of {model_type}")
+    return Family(model_type, True, {**base.traits, **own}, defaults or base.defaults)

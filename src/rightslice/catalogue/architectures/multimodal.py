@@ -1,0 +1,92 @@
+"""A model of several parts: a language model with its vision and audio towers, or the language model alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from rightslice.catalogue.architectures.config import Config, Object
+from rightslice.catalogue.architectures.decoder import decoder
+from rightslice.catalogue.architectures.families import Family, family
+from rightslice.catalogue.architectures.ledger import Ledger
+from rightslice.catalogue.architectures.towers import PROJECTORS, tower, tower_width
+from rightslice.catalogue.architectures.weights import Weight
+
+TEXT_KEYS: Final = ("text_config", "llm_config", "language_config", "thinker_config", "text_model_config")
+_TOWER_KEYS: Final = ("vision_config", "audio_config", "speech_config", "encoder_config")
+_SHARED: Final = ("tie_word_embeddings", "vocab_size", "quantization_config", "architectures")
+
+
+def text_part(config: Config, parent: Family) -> tuple[Config, Family]:
+    """The configuration of the language model: the nested one, or the whole where there is none."""
+    for key in TEXT_KEYS:
+        part = config.part(key)
+        if part is not None:
+            child = part_family(part, parent, key)
+            nested = Config(flattened(_inherited(config, part)), child.defaults, config.where)
+            return text_part(nested, child) if any(nested.part(k) for k in TEXT_KEYS) else (nested, child)
+    if (name := parent.trait("text")) and (flat := family(name)).known:
+        return config, replace(flat, defaults={**flat.defaults, **parent.defaults})
+    return config, parent
+
+
+def flattened(raw: Object) -> Object:
+    """Sizes that some configurations nest one level deeper (MPT, DBRX, MiniMax-M3), lifted to the top."""
+    found = dict(raw)
+    for key in ("attn_config", "ffn_config", "sparse_attention_config"):
+        part = raw.get(key)
+        if isinstance(part, dict):
+            for name, value in part.items():
+                found.setdefault(name, value)
+    return found
+
+
+def _inherited(config: Config, part: Object) -> Object:
+    """The nested part with what stands outside it. The outer `tie_word_embeddings`, where given, decides."""
+    found = dict(part)
+    for key in _SHARED:
+        value = config.raw(key)
+        if config.given(key) and value is not None and (key == "tie_word_embeddings" or key not in part):
+            found[key] = value
+    return found
+
+
+def part_family(part: Object, parent: Family, key: str) -> Family:
+    """The family of a nested configuration: its own `model_type`, else what the outer class uses there."""
+    own = part.get("model_type")
+    parts = parent.traits.get("parts")
+    expected = parts.get(key) if isinstance(parts, dict) else None
+    is_tower = key in _TOWER_KEYS
+    for name in (own, expected):
+        if isinstance(name, str) and (found := family(name)).known and (found.is_tower == is_tower):
+            return found
+    return Family(str(own or expected or ""), known=False)
+
+
+def multimodal(config: Config, parent: Family) -> Ledger:
+    """Language model, towers and projectors of one configuration."""
+    text, child = text_part(config, parent)
+    ledger = decoder(text, child)
+    width = text.number("hidden", low=1)
+    towers: list[Weight] = []
+    notes = list(ledger.approximations)
+    for key in _TOWER_KEYS:
+        part = config.part(key)
+        if part is None or (key == "encoder_config" and not parent.switch("encoder_tower", config)):
+            continue
+        own = part_family(part, parent, key)
+        nested = Config(part, own.defaults, config.where)
+        name = "vision_tower" if key == "vision_config" else "audio_tower"
+        towers += tower(nested, own, name)
+        if not own.known:
+            notes.append(f"{key}: counted as a plain vision transformer; its model_type is not in the catalogue")
+        inputs = nested.maybe("output_proj_dims") or tower_width(nested, own)
+        towers += _projector(config, parent, key, inputs, width)
+    return replace(ledger, towers=tuple(towers), approximations=tuple(notes))
+
+
+def _projector(config: Config, parent: Family, key: str, width: int, text: int) -> list[Weight]:
+    style = parent.trait("audio_projector" if key != "vision_config" else "projector")
+    if style not in PROJECTORS:
+        return []
+    return [replace(w, module=f"multi_modal_projector.{w.module}") for w in PROJECTORS[style](config, width, text)]

@@ -1,0 +1,177 @@
+"""MIG: what an accelerator can be cut into, and every layout worth considering."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from rightslice.catalogue.datafiles import read_json
+from rightslice.catalogue.hardware import MigGeometry, MigProfile
+
+GIB = 2**30
+Placements = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MigLayout:
+    """One way to cut one GPU: counts of profiles with one legal placement (profile, start memory unit).
+
+    `whole_gpu`: a single instance that takes all memory, the GPU in MIG mode; a plain GPU has more SMs on A100.
+    """
+
+    name: str
+    profiles: Mapping[str, int]
+    placements: Placements
+    whole_gpu: bool = False
+
+
+@lru_cache(maxsize=1)
+def _geometries() -> Mapping[str, MigGeometry]:
+    tables = {}
+    for table in read_json("mig.json")["gpus"].values():
+        profiles = tuple(_profile(row) for row in table["profiles"])
+        for accelerator in table["accelerators"]:
+            tables[accelerator] = MigGeometry(
+                accelerator=accelerator,
+                mem_units=table["mem_units"],
+                compute_slices=table["compute_slices"],
+                max_instances=table["max_instances"],
+                sm_full=table["sm_total"],
+                profiles=profiles,
+            )
+    return tables
+
+
+def _profile(row: Mapping[str, Any]) -> MigProfile:
+    memory_gib = row["memory_gib"] if "memory_gib" in row else row["memory_gib_planning"]
+    return MigProfile(
+        name=row["name"],
+        compute_slices=row["compute_slices"],
+        mem_units=row["mem_units"],
+        starts=tuple(row["starts"]),
+        max_instances=row["max_instances"],
+        memory_bytes=round(memory_gib * GIB),
+        sm_count=row["sm"] if "sm" in row else row["sm_lower_bound"],
+        media=row.get("media", ""),
+        estimated=row.get("estimated", False),
+    )
+
+
+def geometry(accelerator: str) -> MigGeometry | None:
+    """The MIG table of a canonical accelerator name, None when it has none (no MIG, or only names are known)."""
+    return _geometries().get(accelerator)
+
+
+@lru_cache(maxsize=64)
+def layouts(accelerator: str) -> tuple[MigLayout, ...]:
+    """Every layout to which no instance can be added, however the others are placed; empty without a MIG table.
+
+    Media variants are left out. The order is fixed: most instances first, then by name.
+    """
+    table = geometry(accelerator)
+    if table is None:
+        return ()
+    profiles = _plain(table)
+    made = (_layout(counts, profiles, table) for counts in _maximal_multisets(profiles))
+    return tuple(sorted(made, key=lambda layout: (-len(layout.placements), layout.name)))
+
+
+@lru_cache(maxsize=64)
+def uniform_layouts(accelerator: str) -> tuple[MigLayout, ...]:
+    """One layout per profile with as many instances as fit: what platforms with one profile per node pool can make."""
+    table = geometry(accelerator)
+    if table is None:
+        return ()
+    profiles = _plain(table)
+    return tuple(_layout({p.name: p.max_instances}, profiles, table) for p in profiles)
+
+
+def _plain(table: MigGeometry) -> tuple[MigProfile, ...]:
+    """Profiles without media variants, smallest first."""
+    return tuple(sorted((p for p in table.profiles if not p.media), key=lambda p: (p.compute_slices, p.mem_units)))
+
+
+def _maximal_multisets(profiles: Sequence[MigProfile]) -> list[dict[str, int]]:
+    """Counts of profiles that can coexist and of which no other contains them all, in a fixed order."""
+    reachable = {tuple(sorted(Counter(chosen).items())) for chosen in _placed_sets(profiles, 0, {})}
+    counts = [dict(items) for items in sorted(reachable)]
+    return [c for c in counts if not any(_contains(other, c) for other in counts if other != c)]
+
+
+def _placed_sets(profiles: Sequence[MigProfile], unit: int, used: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
+    """Every set of placements, as profile names, that starts at or after `unit`."""
+    starts = [s for p in profiles for s in p.starts if s >= unit]
+    if not starts:
+        yield ()
+        return
+    yield from _placed_sets(profiles, unit + 1, used)
+    for profile in profiles:
+        if unit in profile.starts and used.get(profile.name, 0) < profile.max_instances:
+            more = {**used, profile.name: used.get(profile.name, 0) + 1}
+            for rest in _placed_sets(profiles, unit + profile.mem_units, more):
+                yield (profile.name, *rest)
+
+
+def _contains(larger: Mapping[str, int], smaller: Mapping[str, int]) -> bool:
+    return all(larger.get(name, 0) >= count for name, count in smaller.items())
+
+
+def _instances(counts: Mapping[str, int], profiles: Sequence[MigProfile]) -> list[MigProfile]:
+    """One entry per instance, largest first."""
+    return [p for p in reversed(profiles) for _ in range(counts.get(p.name, 0))]
+
+
+def _layout(counts: Mapping[str, int], profiles: Sequence[MigProfile], table: MigGeometry) -> MigLayout:
+    ordered = {p.name: counts[p.name] for p in profiles if counts.get(p.name)}
+    placements = _place(_instances(counts, profiles), profiles)
+    if placements is None:
+        raise ValueError(f"{table.accelerator}: {ordered} cannot be placed")
+    name = "+".join(profile if count == 1 else f"{profile}*{count}" for profile, count in ordered.items())
+    units = {p.name: p.mem_units for p in profiles}
+    whole = len(placements) == 1 and units[placements[0][0]] == table.mem_units
+    return MigLayout(name, ordered, placements, whole)
+
+
+def _place(instances: Sequence[MigProfile], profiles: Sequence[MigProfile]) -> Placements | None:
+    """One legal placement of the instances (largest first), sorted by start; None when there is none.
+
+    Starts that block the fewest other placements are tried first: 6, 4, 5, 0, 1, 2, 3 for a one-unit profile of an
+    eight-unit GPU.
+    """
+    order = {p.name: _preferred_starts(p, profiles) for p in profiles}
+    found = _fill(instances, order, 0)
+    return None if found is None else tuple(sorted(found, key=lambda placed: placed[1]))
+
+
+def _fill(
+    instances: Sequence[MigProfile], order: Mapping[str, Sequence[int]], taken: int
+) -> list[tuple[str, int]] | None:
+    """`taken` is a bit mask of memory units."""
+    if not instances:
+        return []
+    first = instances[0]
+    for start in order[first.name]:
+        mask = _mask(start, first.mem_units)
+        if taken & mask:
+            continue
+        rest = _fill(instances[1:], order, taken | mask)
+        if rest is not None:
+            return [(first.name, start), *rest]
+    return None
+
+
+def _preferred_starts(profile: MigProfile, profiles: Iterable[MigProfile]) -> list[int]:
+    others = [_mask(start, p.mem_units) for p in profiles for start in p.starts]
+
+    def blocked(start: int) -> int:
+        mask = _mask(start, profile.mem_units)
+        return sum(1 for other in others if other & mask)
+
+    return sorted(profile.starts, key=lambda start: (blocked(start), start))
+
+
+def _mask(start: int, units: int) -> int:
+    return ((1 << units) - 1) << start

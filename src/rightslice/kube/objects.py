@@ -1,0 +1,135 @@
+"""Builders of plain Kubernetes objects. What a field should hold is decided elsewhere; here is only its shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None"
+Object: TypeAlias = dict[str, Json]
+Fields: TypeAlias = Mapping[str, Json]
+Strings: TypeAlias = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What tells objects apart; `namespace` is empty for cluster-wide kinds."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """Name, place and marks of one object."""
+
+    name: str
+    namespace: str | None = None
+    labels: Strings | None = None
+    annotations: Strings | None = None
+
+    def fields(self) -> Object:
+        """As `metadata`; empty parts are left out."""
+        return filled(
+            {
+                "name": self.name,
+                "namespace": self.namespace,
+                "labels": dict(self.labels) if self.labels else None,
+                "annotations": dict(self.annotations) if self.annotations else None,
+            }
+        )
+
+
+def filled(fields: Fields) -> Object:
+    """The fields that are not None."""
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def identity(made: Fields) -> Identity:
+    """Group, kind, namespace and name of an object."""
+    marks = made.get("metadata")
+    named = marks if isinstance(marks, Mapping) else {}
+    return Identity(
+        str(made.get("apiVersion", "")),
+        str(made.get("kind", "")),
+        str(named.get("namespace", "")),
+        str(named.get("name", "")),
+    )
+
+
+def namespace(metadata: Metadata) -> Object:
+    """v1 Namespace."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata.fields()}
+
+
+def service_account(metadata: Metadata) -> Object:
+    """v1 ServiceAccount whose token no pod gets: model servers do not call the API server."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": metadata.fields(),
+        "automountServiceAccountToken": False,
+    }
+
+
+def config_map(metadata: Metadata, data: Strings) -> Object:
+    """v1 ConfigMap."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata.fields(), "data": dict(data)}
+
+
+def service(metadata: Metadata, selector: Strings, ports: Mapping[str, int]) -> Object:
+    """v1 Service, cluster-internal. Port names are the pods' port names, so that pods may listen on other numbers."""
+    listed: list[Json] = [
+        {"name": name, "port": port, "targetPort": name, "protocol": "TCP"} for name, port in ports.items()
+    ]
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata.fields(),
+        "spec": {"type": "ClusterIP", "selector": dict(selector), "ports": listed},
+    }
+
+
+def pod_disruption_budget(metadata: Metadata, selector: Strings, *, max_unavailable: int) -> Object:
+    """policy/v1 PodDisruptionBudget by `maxUnavailable`: never blocks a drain for good, as `minAvailable` can."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata.fields(),
+        "spec": {"maxUnavailable": max_unavailable, "selector": {"matchLabels": dict(selector)}},
+    }
+
+
+def resource_quota(metadata: Metadata, spec: Fields) -> Object:
+    """v1 ResourceQuota."""
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata.fields(), "spec": dict(spec)}
+
+
+def deployment(metadata: Metadata, spec: Fields) -> Object:
+    """apps/v1 Deployment."""
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata.fields(), "spec": filled(spec)}
+
+
+def leader_worker_set(metadata: Metadata, spec: Fields) -> Object:
+    """leaderworkerset.x-k8s.io/v1 LeaderWorkerSet: replicas that are groups of pods on several nodes."""
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": metadata.fields(),
+        "spec": filled(spec),
+    }
+
+
+def kustomization(resources: Sequence[str], images: Sequence[Strings] = ()) -> Object:
+    """kustomize.config.k8s.io/v1beta1 Kustomization; `images` is where a user sets an image in one place."""
+    return filled(
+        {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "resources": list(resources),
+            "images": [dict(image) for image in images] or None,
+        }
+    )

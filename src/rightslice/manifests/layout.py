@@ -1,0 +1,86 @@
+"""What each GPU of a pool is cut into, node by node, and what stays free."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rightslice.catalogue.hardware import WHOLE
+from rightslice.core.plan import Deployment, Plan, Pool
+
+Cut = Mapping[str, int]
+"""MIG profile -> instances on one GPU; empty for a whole GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLayout:
+    """Nodes of one pool whose GPUs are cut alike, GPU by GPU."""
+
+    gpus: tuple[Cut, ...]
+    nodes: int
+
+    @property
+    def sliced(self) -> bool:
+        """Whether any GPU is cut."""
+        return any(self.gpus)
+
+
+def node_layouts(plan: Plan, pool: Pool) -> tuple[NodeLayout, ...]:
+    """The distinct layouts of the pool's nodes, in the order of their first node."""
+    cuts = _cuts(plan, pool)
+    per_node = [tuple(cuts[node, gpu] for gpu in range(pool.gpus_per_node)) for node in range(pool.nodes)]
+    counted: list[tuple[tuple[Cut, ...], int]] = []
+    for gpus in per_node:
+        if all(gpus != seen for seen, _ in counted):
+            counted.append((gpus, per_node.count(gpus)))
+    return tuple(NodeLayout(gpus, nodes) for gpus, nodes in counted)
+
+
+def has_spare(plan: Plan, deployment: Deployment) -> bool:
+    """Whether one more replica finds room while all others run: what a rolling update without a gap needs.
+
+    Whole GPUs must be free together on one node; a slice may be free anywhere in the pool.
+    """
+    pool = plan.pool(deployment.pool)
+    tenants = _tenants(plan, pool)
+    free: Counter[int] = Counter()
+    for place, cut in _cuts(plan, pool).items():
+        made = cut.get(deployment.partition, 0) if deployment.partition != WHOLE else int(not cut)
+        free[place[0]] += made - tenants.get(place, Counter())[deployment.partition]
+    return max(free.values(), default=0) >= deployment.gpus_per_replica
+
+
+def _cuts(plan: Plan, pool: Pool) -> dict[tuple[int, int], Cut]:
+    """(node, GPU) -> its cut.
+
+    A placement lists the tenants of a GPU; which of the pool's layouts it has is found by matching: GPUs with most
+    tenants first, each takes the remaining layout that holds its tenants with the least left over.
+    """
+    tenants = _tenants(plan, pool)
+    remaining = {use.name: use.gpus for use in pool.layouts}
+    offered = {use.name: use.profiles for use in pool.layouts}
+    places = [(node, gpu) for node in range(pool.nodes) for gpu in range(pool.gpus_per_node)]
+    cuts: dict[tuple[int, int], Cut] = {}
+    for place in sorted(places, key=lambda at: (-sum(tenants.get(at, Counter()).values()), at)):
+        present = tenants.get(place, Counter())
+        name = _fitting(present, remaining, offered)
+        if name:
+            remaining[name] -= 1
+        cuts[place] = offered[name] if name else {p: n for p, n in sorted(present.items()) if p != WHOLE}
+    return cuts
+
+
+def _tenants(plan: Plan, pool: Pool) -> dict[tuple[int, int], Counter[str]]:
+    placed = (p for p in plan.placements if p.pool == pool.name)
+    return {(p.node, p.gpu): Counter(s.partition for s in p.slots if s.deployment) for p in placed}
+
+
+def _fitting(present: Counter[str], remaining: Mapping[str, int], offered: Mapping[str, Cut]) -> str:
+    """The layout with the fewest instances beside the tenants; an empty name where none holds them."""
+    fits: list[tuple[int, str]] = []
+    for name, gpus in remaining.items():
+        instances = Counter(offered[name]) if offered[name] else Counter({WHOLE: 1})
+        if gpus > 0 and not present - instances:
+            fits.append((sum(instances.values()) - sum(present.values()), name))
+    return min(fits)[1] if fits else ""

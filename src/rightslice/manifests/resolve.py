@@ -1,0 +1,142 @@
+"""Plan -> View, or every reason why no cluster could run it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from rightslice.catalogue.hardware import WHOLE
+from rightslice.catalogue.platforms import Platform, platforms
+from rightslice.core.errors import BadInputError, Diagnostic, InfeasibleError, did_you_mean
+from rightslice.core.plan import Deployment, Plan, PlannedModel, Pool
+from rightslice.manifests.launch import at_least, launch
+from rightslice.manifests.layout import has_spare
+from rightslice.manifests.view import Unit, View, image_of, is_slice, namespace_of, pool_views, unit_name
+
+_MIG_PROFILE: Final = re.compile(r"\d+g\.\d+gb([.+][a-z.+]+)?")
+_PINNED_IMAGE: Final = re.compile(r"[^\s@]+(@sha256:[0-9a-f]{64}|:(?!latest$)[\w][\w.-]{0,127})", re.ASCII)
+
+
+def resolve(plan: Plan) -> View:
+    """Decide every name and what is emitted. Raises InfeasibleError, or BadInputError with all that is wrong."""
+    if not plan.feasible or not plan.pools:
+        raise InfeasibleError("RS4001", f'plan "{plan.name}" deploys nothing, so there is nothing to emit')
+    mistakes = list(_mistakes(plan))
+    if mistakes:
+        raise BadInputError(mistakes)
+    pools = pool_views(plan)
+    by_name = {view.pool.name: view for view in pools}
+    units: list[Unit] = []
+    skipped: dict[str, str] = {}
+    for model in plan.models:
+        for deployment in model.deployments:
+            pool = by_name[deployment.pool]
+            pods = max(1, deployment.gpus_per_replica // pool.pool.gpus_per_node)
+            reason = _not_emitted(deployment) if pods > 1 else ""
+            if reason:
+                skipped[deployment.id] = reason
+                continue
+            units.append(
+                Unit(
+                    plan=plan.name,
+                    namespace=namespace_of(plan),
+                    model=model,
+                    deployment=deployment,
+                    pool=pool,
+                    name=unit_name(deployment, grouped=pods > 1),
+                    image=image_of(model, deployment),
+                    pods_per_replica=pods,
+                    spare=has_spare(plan, deployment),
+                )
+            )
+    return View(plan, namespace_of(plan), pools, tuple(units), skipped)
+
+
+def _not_emitted(deployment: Deployment) -> str:
+    """Why a replica over several nodes cannot be written down; empty where it can."""
+    engine = deployment.engine
+    nodes = launch(engine.name).nodes
+    if nodes is None:
+        return f"one replica spans several nodes, and how {engine.name} is started there is not known"
+    if not at_least(engine.version, nodes.since):
+        return f"one replica spans several nodes; {engine.name} {engine.version} needs {nodes.since} or later for that"
+    return ""
+
+
+def _mistakes(plan: Plan) -> Iterator[Diagnostic]:
+    known = {pool.name for pool in plan.pools}
+    for pool in plan.pools:
+        yield from _pool_mistakes(pool)
+    for model in plan.models:
+        for deployment in model.deployments:
+            if deployment.pool not in known:
+                hint = did_you_mean(deployment.pool, known)
+                yield Diagnostic("RS0204", f'{deployment.id}: the plan has no pool "{deployment.pool}"', hint=hint)
+            elif plan.pool(deployment.pool).platform in platforms():
+                yield from _deployment_mistakes(model, deployment, plan.pool(deployment.pool))
+    for placement in plan.placements:
+        for slot in placement.slots:
+            if slot.used_bytes > slot.memory_bytes:
+                where = f"{placement.pool} node {placement.node} GPU {placement.gpu}"
+                message = f"{slot.deployment} needs {slot.used_bytes:,} bytes of {slot.memory_bytes:,} on {where}"
+                yield Diagnostic("RS2001", message)
+
+
+def _pool_mistakes(pool: Pool) -> Iterator[Diagnostic]:
+    platform = platforms().get(pool.platform)
+    if platform is None:
+        message = f'{pool.name}: unknown platform "{pool.platform}"'
+        yield Diagnostic("RS0316", message, hint=did_you_mean(pool.platform, platforms()))
+        return
+    if min(pool.gpus_per_node, pool.nodes) < 1:
+        yield Diagnostic("RS0106", f"{pool.name}: needs at least one node with one GPU")
+    if pool.sharing in ("time-slicing", "mps"):
+        message = f"{pool.name}: {pool.sharing} is planned but its device-plugin configuration is not emitted yet"
+        yield Diagnostic("RS4007", message, hint="whole GPUs or MIG")
+    yield from _cut_mistakes(pool, platform)
+
+
+def _cut_mistakes(pool: Pool, platform: Platform) -> Iterator[Diagnostic]:
+    """GPUs of one pool that the platform cannot cut differently."""
+    if not any(use.profiles for use in pool.layouts):
+        return
+    if platform.mig == "uniform-per-pool" and (len(pool.layouts) > 1 or any(len(u.profiles) > 1 for u in pool.layouts)):
+        message = f"{pool.name}: {platform.title} cuts every GPU of a node pool into the same single profile"
+        yield Diagnostic("RS4015", message, hint="one pool for each profile, or a platform with the GPU Operator")
+
+
+def _deployment_mistakes(model: PlannedModel, deployment: Deployment, pool: Pool) -> Iterator[Diagnostic]:
+    name, engine = deployment.id, deployment.engine
+    gpus = deployment.gpus_per_replica
+    if not _MIG_PROFILE.fullmatch(deployment.partition) and deployment.partition != WHOLE:
+        yield Diagnostic("RS4007", f'{name}: sharing a GPU by "{deployment.partition}" is not emitted yet')
+    elif is_slice(deployment):
+        yield from _slice_mistakes(deployment, pool)
+    if gpus < 1 or (gpus > pool.gpus_per_node and gpus % pool.gpus_per_node):
+        message = f"{name}: {gpus} GPUs a replica do not divide over nodes of {pool.gpus_per_node}"
+        yield Diagnostic("RS2006", message)
+    if not 0 < engine.port < 65536:
+        yield Diagnostic("RS0106", f"{name}: port {engine.port} does not exist")
+    if engine.image and not _PINNED_IMAGE.fullmatch(engine.image):
+        message = f'{name}: image "{engine.image[:120]}" is not pinned'
+        yield Diagnostic("RS0106", message, hint="add a version tag or a digest")
+    if model.source.startswith("-"):
+        yield Diagnostic("RS0303", f'{name}: model source "{model.source[:80]}" would be read as a flag')
+
+
+def _slice_mistakes(deployment: Deployment, pool: Pool) -> Iterator[Diagnostic]:
+    """One CUDA process sees one MIG instance and instances have no link (vllm#7211, nccl#1716)."""
+    name, engine = deployment.id, deployment.engine
+    if deployment.gpus_per_replica > 1:
+        message = f"{name}: one replica cannot span {deployment.gpus_per_replica} MIG slices"
+        yield Diagnostic("RS2006", message, hint="one slice per replica, or whole GPUs")
+    platform = platforms()[pool.platform]
+    made = platform.partitions(pool.accelerator)
+    if deployment.partition not in made:
+        message = f"{name}: {platform.title} cannot cut {pool.accelerator} into {deployment.partition}"
+        yield Diagnostic("RS4015", message, hint=did_you_mean(deployment.partition, made) or "whole GPUs")
+    since = launch(engine.name).mig_from
+    if since and not at_least(engine.version, since):
+        message = f"{name}: {engine.name} {engine.version} does not support MIG"
+        yield Diagnostic("RS4010", message, hint=f"{since} or later")

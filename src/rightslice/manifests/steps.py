@@ -1,0 +1,215 @@
+"""The commands that put a plan in place, in order, for one cluster."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from rightslice.core.text import visible
+from rightslice.manifests.nodepools import (
+    cloud,
+    create_command,
+    purchase_note,
+    remove_command,
+    software_commands,
+    uniform_profile,
+    variables,
+    versions,
+)
+from rightslice.manifests.partitions import DISABLED, config_map_name, describe, named_layouts
+from rightslice.manifests.pods import secret_keys, weights_claim
+from rightslice.manifests.prose import plain, shell
+from rightslice.manifests.timing import startup_budget_s
+from rightslice.manifests.view import POOL_LABEL, View, is_local, weights_path
+
+MIG_LABEL = "nvidia.com/mig.config"
+MIG_STATE = r"{.metadata.labels.nvidia\.com/mig\.config\.state}"
+MIG_TIMEOUT = "30m"
+"""OpenShift's page allows 10 to 20 minutes for a change; a reboot comes on top."""
+
+
+def steps(view: View, folder: str) -> list[str]:
+    """Numbered sections, from node pools to a checked answer. `folder` is where this cluster's files lie."""
+    made = [
+        ("Connect", _connect(view)),
+        ("Create the node pools", _pools(view)),
+        ("Prepare the GPUs", _software(view, folder)),
+        ("Cut the GPUs", _layouts(view, folder)),
+        ("Provide secrets and weights", _provisions(view, folder)),
+        ("Apply", _apply(view, folder)),
+        ("Verify", _verify(view)),
+    ]
+    kept = [(title, text) for title, text in made if text]
+    return [f"### {number}. {title}\n\n{text}" for number, (title, text) in enumerate(kept, start=1)]
+
+
+def _connect(view: View) -> str:
+    made = cloud(view.pools[0].pool.platform)
+    if made is None:
+        return ""
+    exports = [f"export {v.name}={v.value}  # {visible(v.meaning)}" for v in variables(view, view.pools, made)]
+    return shell(*exports, made.connect)
+
+
+def _pools(view: View) -> str:
+    parts: list[str] = []
+    for pool in view.pools:
+        planned = pool.pool
+        bought = f"{planned.purchase.capacity.replace('_', ' ')}, {planned.purchase.price.replace('_', ' ')}"
+        parts.append(
+            f"`{pool.name}`: {planned.nodes} × {plain(planned.machine_type)} "
+            f"({planned.gpus_per_node} × {plain(planned.accelerator)}), {plain(planned.region)}, {bought}."
+        )
+        made = cloud(planned.platform)
+        if made is None:
+            parts.append(
+                f"No commands are known for {pool.platform.title}: label its nodes `{POOL_LABEL}={pool.name}`."
+            )
+            continue
+        parts.append(shell(create_command(view, pool, made)))
+        note = purchase_note(view, pool, made)
+        if note:
+            parts.append(f"Note: {plain(note)}.")
+    return "\n\n".join(parts)
+
+
+def _software(view: View, folder: str) -> str:
+    made = cloud(view.pools[0].pool.platform)
+    cut = bool(named_layouts(view))
+    if made is None:
+        return ""
+    at_creation = any(uniform_profile(view, pool) for pool in view.pools)
+    commands = list(software_commands(view.pools, made, cut_by_operator=cut, cut_at_creation=at_creation))
+    if cut or made.quota:
+        commands = [
+            "kubectl create namespace gpu-operator --dry-run=client -o yaml | kubectl apply -f -",
+            f"kubectl apply -k {folder}gpu-operator",
+            *commands,
+        ]
+    if any(unit.grouped for unit in view.units):
+        release = (
+            f"https://github.com/kubernetes-sigs/lws/releases/download/{versions()['group_version']}/manifests.yaml"
+        )
+        commands.append(f"kubectl apply --server-side -f {release}")
+    if not commands:
+        return "Nothing to do: the platform installs driver and device plugin."
+    checks = [
+        f"kubectl get nodes -l {POOL_LABEL}={pool.name} "
+        "-o custom-columns='NODE:.metadata.name,GPUS:.status.allocatable.nvidia\\.com/gpu'"
+        for pool in view.pools
+    ]
+    return shell(*commands) + "\n\nEvery node must show its GPUs before you go on:\n\n" + shell(*checks)
+
+
+def _layouts(view: View, folder: str) -> str:
+    """Cordon, drain, label, wait, uncordon: the MIG Manager drains nothing and a failed change leaves no GPU."""
+    named = named_layouts(view)
+    if not named:
+        return ""
+    patch = (
+        '{"spec":{"mig":{"strategy":"mixed"},"migManager":{"config":'
+        f'{{"name":"{config_map_name(view)}","default":"{DISABLED}"}}}}}}}}'
+    )
+    parts = [
+        (
+            f"The layouts are in `{folder}gpu-operator/configmap.yaml`. The operator reads one such ConfigMap: merge it"
+            " with yours if the cluster has one already. A node that is replaced comes back uncut: repeat this step for"
+            " it."
+        ),
+        shell(f"kubectl patch clusterpolicies.nvidia.com/cluster-policy --type merge -p '{patch}'"),
+    ]
+    if view.pools[0].platform.mig_needs_reboot is None:
+        parts.append("Where the state of a node turns to `failed`, install the operator with `WITH_REBOOT=true`.")
+    first: dict[str, int] = {}
+    for layout in named:
+        start = first.get(layout.pool.name, 1)
+        last = start + layout.layout.nodes - 1
+        first[layout.pool.name] = last + 1
+        parts += [
+            f"`{layout.name}`: {describe(layout.layout.gpus)}.",
+            shell(*_relabel(layout.pool.name, layout.name, start, last)),
+        ]
+    return "\n\n".join(parts)
+
+
+def _relabel(pool: str, layout: str, first: int, last: int) -> Iterator[str]:
+    """A node that fails a step stays cordoned, and the nodes after it stay as they are."""
+    yield f"kubectl get nodes -l {POOL_LABEL}={pool} -o name | sort | sed -n '{first},{last}p' | while read -r node; do"
+    yield '  kubectl cordon "$node" &&'
+    yield '  kubectl drain "$node" --ignore-daemonsets --delete-emptydir-data --timeout=15m </dev/null &&'
+    yield f'  kubectl label "$node" {MIG_LABEL}={layout} --overwrite &&'
+    yield "  sleep 30 &&  # until the operator has marked the node as pending"
+    yield f"  kubectl wait \"$node\" --for=jsonpath='{MIG_STATE}'=success --timeout={MIG_TIMEOUT} &&"
+    yield '  kubectl uncordon "$node" || break'
+    yield "done"
+
+
+def _provisions(view: View, folder: str) -> str:
+    """Secrets by name, from the reader's environment; never a value."""
+    keys = dict.fromkeys(key for unit in view.units for key in secret_keys(unit))
+    pulls = dict.fromkeys(unit.rule.pull_secret for unit in view.units if unit.rule)
+    commands = [
+        f'kubectl -n {view.namespace} create secret generic {key.secret} --from-literal={key.key}="${key.variable}"'
+        + ("  # only for gated models" if key.optional else "")
+        for key in keys
+    ]
+    commands += [
+        f"kubectl -n {view.namespace} create secret docker-registry {name} "
+        "--docker-server=nvcr.io --docker-username='$oauthtoken' --docker-password=\"$NGC_API_KEY\""
+        for name in pulls
+    ]
+    parts = [shell(f"kubectl apply -f {folder}base/namespace.yaml", *commands)] if commands else []
+    local = {unit.service: unit for unit in view.units if is_local(unit.model.source) and unit.deployment.engine.args}
+    parts += [
+        f"`{name}` was planned from a local folder. Put its files into the root of a claim `{weights_claim(unit)}` that"
+        f" all its nodes can read; pods see them at `{weights_path(unit.model)}`."
+        for name, unit in local.items()
+    ]
+    parts += [
+        f"Set the image of {plain(unit.model.name)} in `{folder}base/kustomization.yaml` under `images:`. It must"
+        f" answer GET {plain(unit.deployment.engine.health_path)} on port {unit.deployment.engine.port}."
+        for unit in {unit.image: unit for unit in view.units if unit.needs_image}.values()
+    ]
+    return "\n\n".join(parts)
+
+
+def _apply(view: View, folder: str) -> str:
+    return shell(f"kubectl apply --server-side -k {folder}base")
+
+
+def _verify(view: View) -> str:
+    waits = [
+        f"kubectl -n {view.namespace} wait leaderworkerset/{unit.name} --for=condition=Available"
+        f" --timeout={startup_budget_s(unit.weights_bytes)}s"
+        if unit.grouped
+        else f"kubectl -n {view.namespace} rollout status deployment/{unit.name}"
+        for unit in view.units
+    ]
+    fronts = {unit.service: unit.deployment.engine for unit in view.units}
+    services = f"/api/v1/namespaces/{view.namespace}/services"
+    checks = [
+        f"kubectl get --raw {shlex.quote(f'{services}/{name}:http/proxy{facts.health_path}')}"
+        for name, facts in fronts.items()
+        if facts.health_path
+    ]
+    addresses = ", ".join(f"`http://{name}.{view.namespace}.svc:{facts.port}`" for name, facts in fronts.items())
+    return (
+        shell(*waits, f"kubectl -n {view.namespace} get pods -o wide", *checks)
+        + f"\n\nClients in the cluster use {addresses}."
+    )
+
+
+def undo(view: View, folder: str) -> str:
+    """Back one revision, and all the way out."""
+    back = [
+        f"kubectl -n {view.namespace} rollout undo deployment/{unit.name}" for unit in view.units if not unit.grouped
+    ]
+    out = [f"kubectl delete -k {folder}base"]
+    out += [
+        f"kubectl label nodes -l {POOL_LABEL}={name} {MIG_LABEL}={DISABLED} --overwrite"
+        for name in dict.fromkeys(layout.pool.name for layout in named_layouts(view))
+    ]
+    made = cloud(view.pools[0].pool.platform)
+    out += [remove_command(view, pool, made) for pool in view.pools] if made else []
+    text = "Remove everything. The pools cost money until they are gone:\n\n" + shell(*out)
+    return ("Back to the version before:\n\n" + shell(*back) + "\n\n" if back else "") + text

@@ -1,0 +1,68 @@
+"""How long a server may take to start and to stop, from what it has to load and to finish."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from rightslice.core.estimate import Estimate
+
+WEIGHT_BYTES_PER_S: Final = 200e6
+"""Loading from a hub or a shared volume. Public case: four shards of a 15.2 GB model took 77 s, 198 MB/s
+(prox-ops, qwen-coder InferenceService, commit a8d2b70)."""
+
+ENGINE_START_S: Final = 300
+"""Compilation, CUDA graphs and warm-up after the weights: 2.65 min for a 1 B model (vllm#17386), about 10 min in all
+for Llama 4 Scout on four H100 (llm-d-benchmark#83)."""
+
+MIN_STARTUP_S: Final = 600
+IMAGE_PULL_S: Final = 600
+"""18 GB of vLLM image at 30 MB/s; the probes start after it, the rollout's deadline does not."""
+
+PROBE_PERIOD_S: Final = 10
+PRE_STOP_S: Final = 15
+"""Time for load balancers to forget the pod before the server is told to stop (llm-d graceful shutdown page)."""
+
+MIN_DRAIN_S: Final = 45
+MAX_DRAIN_S: Final = 600
+EXIT_S: Final = 15
+"""From the end of the drain to the end of the process (llm-d: 15 + 45 + 15 s)."""
+
+SPOT_PRE_STOP_S: Final = 5
+SPOT_EXIT_S: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """Seconds of each step of an orderly stop."""
+
+    pre_stop_s: int
+    drain_s: int
+    exit_s: int
+
+    @property
+    def grace_s(self) -> int:
+        """What the pod is granted in all."""
+        return self.pre_stop_s + self.drain_s + self.exit_s
+
+
+def startup_budget_s(weights_bytes: int) -> int:
+    """Seconds from the first probe to a serving engine: weights / 200 MB/s + 300 s, at least 600 s.
+
+    The pull of the image lies before it. Rounded up to whole probe periods.
+    """
+    needed = max(MIN_STARTUP_S, weights_bytes / WEIGHT_BYTES_PER_S + ENGINE_START_S)
+    return math.ceil(needed / PROBE_PERIOD_S) * PROBE_PERIOD_S
+
+
+def shutdown(e2e_ms: Estimate | None, notice_s: float | None) -> Shutdown:
+    """Twice the upper p95 of a request, between 45 and 600 s, to finish what runs; less where `notice_s` is short.
+
+    `notice_s` is what a spot machine grants its pods, None for machines that stay.
+    """
+    drain = MIN_DRAIN_S if e2e_ms is None else math.ceil(2.0 * e2e_ms.high / 1000.0)
+    drain = max(MIN_DRAIN_S, min(MAX_DRAIN_S, drain))
+    if notice_s is None or notice_s >= PRE_STOP_S + drain + EXIT_S:
+        return Shutdown(PRE_STOP_S, drain, EXIT_S)
+    return Shutdown(SPOT_PRE_STOP_S, max(1, int(notice_s) - SPOT_PRE_STOP_S - SPOT_EXIT_S), SPOT_EXIT_S)

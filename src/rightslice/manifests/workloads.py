@@ -1,0 +1,106 @@
+"""The objects of one model: Deployments or LeaderWorkerSets, and what stands in front of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rightslice.core.plan import Deployment
+from rightslice.kube.names import label_value
+from rightslice.kube.objects import (
+    Metadata,
+    Object,
+    deployment,
+    leader_worker_set,
+    pod_disruption_budget,
+    service,
+    service_account,
+)
+from rightslice.manifests.pods import pod_template, ports
+from rightslice.manifests.timing import IMAGE_PULL_S, startup_budget_s
+from rightslice.manifests.view import ROLE_LABEL, Unit, model_labels
+
+PLAN_ANNOTATION = "rightslice/plan"
+RATE_ANNOTATION = "rightslice/predicted-rate"
+
+
+def model_objects(units: Sequence[Unit]) -> list[Object]:
+    """Everything of one model: its workloads, then account, Service and disruption budget of each role."""
+    made = [workload(unit) for unit in units]
+    fronts: dict[str, list[Unit]] = {}
+    for unit in units:
+        fronts.setdefault(unit.service, []).append(unit)
+    for name, behind in fronts.items():
+        made += _front(name, behind)
+    return made
+
+
+def workload(unit: Unit) -> Object:
+    """The workload of one deployment."""
+    metadata = Metadata(unit.name, unit.namespace, unit.labels(), marks(unit))
+    return leader_worker_set(metadata, _group_spec(unit)) if unit.grouped else deployment(metadata, _spec(unit))
+
+
+def marks(unit: Unit) -> dict[str, str]:
+    """Which plan it comes from and what one replica is predicted to carry."""
+    predicted = predicted_rate(unit.deployment)
+    return {PLAN_ANNOTATION: unit.plan, **({RATE_ANNOTATION: predicted} if predicted else {})}
+
+
+def predicted_rate(planned: Deployment) -> str:
+    """`2.6 (1.9 to 3.6) requests/s a replica, measured`; empty where no load was planned."""
+    rate = planned.max_rate
+    if rate is None:
+        return ""
+    return f"{rate.value:.3g} ({rate.low:.3g} to {rate.high:.3g}) requests/s a replica, {rate.provenance}"
+
+
+def deadline_s(unit: Unit) -> int:
+    """Seconds after which a rollout without progress is reported: image pull, and 1.5 times the start-up budget."""
+    return IMAGE_PULL_S + math.ceil(1.5 * startup_budget_s(unit.weights_bytes))
+
+
+def _spec(unit: Unit) -> Object:
+    """A rolling update starts a new pod first only where the plan has room for it, else it would wait for ever."""
+    surge, unavailable = (1, 0) if unit.spare else (0, 1)
+    return {
+        "replicas": unit.deployment.replicas.steady,
+        "revisionHistoryLimit": 5,
+        "progressDeadlineSeconds": deadline_s(unit),
+        "selector": {"matchLabels": unit.selector()},
+        "strategy": {
+            "type": "RollingUpdate",
+            "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable},
+        },
+        "template": pod_template(unit),
+    }
+
+
+def _group_spec(unit: Unit) -> Object:
+    """Groups come and go whole: a tensor that lost one node is lost. The leader serves HTTP once its workers joined."""
+    return {
+        "replicas": unit.deployment.replicas.steady,
+        "startupPolicy": "LeaderCreated",
+        "rolloutStrategy": {
+            "type": "RollingUpdate",
+            "rollingUpdateConfiguration": {"maxSurge": 0, "maxUnavailable": 1},
+        },
+        "leaderWorkerTemplate": {
+            "size": unit.pods_per_replica,
+            "restartPolicy": "RecreateGroupOnPodRestart",
+            "leaderTemplate": pod_template(unit),
+            "workerTemplate": pod_template(unit, worker=True),
+        },
+    }
+
+
+def _front(name: str, units: Sequence[Unit]) -> list[Object]:
+    first = units[0]
+    role = first.deployment.role
+    labels = model_labels(first.plan, first.model)
+    behind = {"app.kubernetes.io/name": label_value(first.model.name), ROLE_LABEL: role}
+    metadata = Metadata(name, first.namespace, labels, {"rightslice/plan": first.plan})
+    made = [service_account(metadata), service(metadata, behind, ports(first))]
+    if sum(unit.deployment.replicas.steady for unit in units) > 1:
+        made.append(pod_disruption_budget(metadata, behind, max_unavailable=1))
+    return made

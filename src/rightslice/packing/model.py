@@ -1,0 +1,326 @@
+"""The integer program over layouts and options: its size depends on kinds of things, never on replicas.
+
+    min  sum usd[p] n[p]
+    n[p] nodes, x[p,l] GPUs cut as l, y[p,o] replicas, all whole numbers
+    G[p] n[p] >= sum gpus[o] y[p,o] (whole GPUs) + sum x[p,l]                  GPUs
+    sum count[l,s] x[p,l] >= sum y[p,o] (o on slice s)                         slices
+    sum r[o] y[p,o] >= demand + largest rate in use (with a spare)             load
+    sum y[p,o] >= floor,  sum v[d,p] >= min_nodes,  v <= n, y                  redundancy
+    sum G[p] n[p] <= limit                                                     quota
+
+After the layout formulation of MIG-serving (arXiv 2109.11067).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rightslice.catalogue.hardware import WHOLE
+from rightslice.packing.problem import Demand, OptionSpec, PoolSpec, Problem
+from rightslice.packing.solver import INFINITY, Builder, Program
+
+TIE_PER_NODE = 1.0
+TIE_PER_SLICED_GPU = 1.0 / 64.0
+TIE_PER_REPLICA = 1.0 / 4096.0
+"""Second objective among equally cheap packings: fewer nodes, then fewer GPUs in MIG mode, then earlier options."""
+
+Term = tuple[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Nodes of one pool that are counted together; at most `spread` of them count towards `min_nodes`."""
+
+    pool: PoolSpec
+    max_nodes: int | None
+    spread: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The program and the meaning of its columns; `excess` are the limits' overruns of an elastic model."""
+
+    program: Program
+    tie_cost: NDArray[np.float64]
+    blocks: tuple[Block, ...]
+    nodes: tuple[int, ...]
+    layouts: Mapping[tuple[int, str], int]
+    replicas: Mapping[tuple[int, str], int]
+    excess: Mapping[str, int]
+    models: Mapping[str, str]
+
+    def start(self, other: Model, values: NDArray[np.float64]) -> dict[int, float]:
+        """The counts of a solution of `other`, whose blocks are some of ours, as columns of this model."""
+        if other is self:
+            return dict(enumerate(values.tolist()))
+        mine = {block.pool.key: index for index, block in enumerate(self.blocks)}
+        index = [mine[block.pool.key] for block in other.blocks]
+        known = {self.nodes[index[b]]: values[column] for b, column in enumerate(other.nodes)}
+        known |= {self.layouts[index[b], name]: values[column] for (b, name), column in other.layouts.items()}
+        known |= {self.replicas[index[b], key]: values[column] for (b, key), column in other.replicas.items()}
+        return {column: float(value) for column, value in known.items()}
+
+    def unused(self, start: Mapping[int, float]) -> list[int]:
+        """Columns of accelerators without nodes in `start`, and of models on accelerators where they do not run."""
+        kind = [block.pool.accelerator for block in self.blocks]
+        used = {column for column, value in start.items() if value > 0.5}
+        pairs = {(kind[b], self.models[key]) for (b, key), column in self.replicas.items() if column in used}
+        bought = {kind[b] for b, column in enumerate(self.nodes) if column in used}
+        idle = [column for b, column in enumerate(self.nodes) if kind[b] not in bought]
+        idle += [column for (b, _), column in self.layouts.items() if kind[b] not in bought]
+        return idle + [c for (b, key), c in self.replicas.items() if (kind[b], self.models[key]) not in pairs]
+
+
+def replicas_alone(demand: Demand, option: OptionSpec) -> int:
+    """Replicas that `demand` needs when all of them are `option`: ceil(rate / rate of one), spare and floors."""
+    load = 0
+    if demand.requests_per_s > 0:
+        load = math.ceil(demand.requests_per_s / option.requests_per_s - 1e-9)
+    spare = 1 if demand.spare else 0
+    return max(demand.min_replicas, demand.min_nodes if demand.min_nodes > 1 else 0, max(load, spare) + spare)
+
+
+def is_chain(sizes: Iterable[int], capacity: int) -> bool:
+    """Whether each size divides the next and the last divides `capacity`: then only the sum decides what fits."""
+    ordered = [*sorted(set(sizes)), capacity]
+    return all(larger % smaller == 0 for smaller, larger in itertools.pairwise(ordered))
+
+
+def node_patterns(sizes: Sequence[int], capacity: int) -> tuple[tuple[int, ...], ...]:
+    """Every maximal way to put replicas of `sizes` GPUs into one node, as counts per size."""
+    found: list[tuple[int, ...]] = []
+
+    def extend(chosen: tuple[int, ...], room: int) -> None:
+        index = len(chosen)
+        if index == len(sizes):
+            if room < min(sizes):
+                found.append(chosen)
+            return
+        for count in range(room // sizes[index], -1, -1):
+            extend((*chosen, count), room - count * sizes[index])
+
+    extend((), capacity)
+    return tuple(found)
+
+
+def build(problem: Problem, blocks: Sequence[Block], *, elastic: bool = False) -> Model:
+    """The program of `problem` with its pools split into `blocks`.
+
+    `elastic`: limits and pool sizes may be exceeded, and the overrun in GPUs is what is minimised.
+    """
+    return _Assembly(problem, tuple(blocks), elastic).model()
+
+
+class _Assembly:
+    """One build: columns first, then one method per family of rows."""
+
+    def __init__(self, problem: Problem, blocks: tuple[Block, ...], elastic: bool) -> None:
+        self.problem = problem
+        self.blocks = blocks
+        self.elastic = elastic
+        self.builder = Builder()
+        self.demand_of = {demand.model: demand for demand in problem.demands}
+        self.alone = {o.key: replicas_alone(self.demand_of[o.model], o) for o in problem.options}
+        self.options = [[o for o in problem.options if o.runs_in(block.pool)] for block in blocks]
+        self.cuts = [
+            [
+                layout
+                for layout in block.pool.layouts
+                if {o.partition for o in options} & layout.profiles.keys() - {WHOLE}
+            ]
+            for block, options in zip(blocks, self.options, strict=True)
+        ]
+        self.nodes: list[int] = []
+        self.layouts: dict[tuple[int, str], int] = {}
+        self.replicas: dict[tuple[int, str], int] = {}
+        self.excess: dict[str, int] = {}
+        self.tie: dict[int, float] = {}
+
+    def model(self) -> Model:
+        for index, block in enumerate(self.blocks):
+            self._columns(index, block)
+            self._gpu_rows(index, block)
+            self._pattern_rows(index, block)
+        for demand in self.problem.demands:
+            self._load_rows(demand)
+            self._node_rows(demand)
+        self._limit_rows()
+        self._order_rows()
+        program = self.builder.program()
+        tie_cost = np.zeros(len(program.cost))
+        for column, cost in self.tie.items():
+            tie_cost[column] = cost
+        nodes = tuple(self.nodes)
+        models = {option.key: option.model for option in self.problem.options}
+        return Model(program, tie_cost, self.blocks, nodes, self.layouts, self.replicas, self.excess, models)
+
+    def _columns(self, index: int, block: Block) -> None:
+        pool = block.pool
+        options = self.options[index]
+        enough = sum(self.alone[o.key] * math.ceil(o.gpus / pool.gpus_per_node) for o in options)
+        bounded = block.max_nodes is not None and not self.elastic
+        most = min(enough, block.max_nodes) if bounded and block.max_nodes is not None else enough
+        column = self.builder.column(f"nodes.{pool.key}", 0.0 if self.elastic else pool.usd_per_hour, most)
+        self.nodes.append(column)
+        self.tie[column] = TIE_PER_NODE
+        for layout in self.cuts[index]:
+            column = self.builder.column(f"cut.{pool.key}.{layout.name}", 0.0, most * pool.gpus_per_node)
+            self.layouts[index, layout.name] = column
+            self.tie[column] = TIE_PER_SLICED_GPU
+        for rank, option in enumerate(options):
+            column = self.builder.column(f"run.{pool.key}.{option.key}", 0.0, self.alone[option.key])
+            self.replicas[index, option.key] = column
+            self.tie[column] = TIE_PER_REPLICA * (1.0 + rank / len(options))
+
+    def _gpu_rows(self, index: int, block: Block) -> None:
+        pool = block.pool
+        whole: list[Term] = [(self.nodes[index], float(pool.gpus_per_node))]
+        slices: dict[str, list[Term]] = {}
+        for option in self.options[index]:
+            column = self.replicas[index, option.key]
+            if option.partition == WHOLE:
+                whole.append((column, -float(option.gpus)))
+            else:
+                slices.setdefault(option.partition, []).append((column, -1.0))
+        for layout in self.cuts[index]:
+            cut = self.layouts[index, layout.name]
+            whole.append((cut, -1.0))
+            for partition, count in layout.profiles.items():
+                if partition in slices:
+                    slices[partition].append((cut, float(count)))
+        self.builder.row(f"gpus.{pool.key}", whole, 0.0)
+        for partition in sorted(slices):
+            self.builder.row(f"slices.{pool.key}.{partition}", slices[partition], 0.0)
+
+    def _pattern_rows(self, index: int, block: Block) -> None:
+        """Sizes that do not divide each other (3 and 8) need node patterns; a sum of GPUs is not enough for them."""
+        pool = block.pool
+        inside = [o for o in self.options[index] if 1 < o.gpus <= pool.gpus_per_node]
+        sizes = sorted({o.gpus for o in inside})
+        if is_chain(sizes, pool.gpus_per_node):
+            return
+        patterns = node_patterns(sizes, pool.gpus_per_node)
+        columns = [self.builder.column(f"pattern.{pool.key}.{'_'.join(map(str, p))}") for p in patterns]
+        across = [
+            (self.replicas[index, o.key], -float(o.gpus // pool.gpus_per_node))
+            for o in self.options[index]
+            if o.gpus > pool.gpus_per_node
+        ]
+        used = [(column, -1.0) for column in columns]
+        self.builder.row(f"patterns.{pool.key}", [(self.nodes[index], 1.0), *across, *used], 0.0)
+        for position, size in enumerate(sizes):
+            terms = [(column, float(p[position])) for column, p in zip(columns, patterns, strict=True) if p[position]]
+            terms += [(self.replicas[index, o.key], -1.0) for o in inside if o.gpus == size]
+            self.builder.row(f"fit.{pool.key}.{size}", terms, 0.0)
+
+    def _runs(self, option: OptionSpec) -> list[int]:
+        """Columns of one option over all blocks."""
+        return [self.replicas[b, option.key] for b in range(len(self.blocks)) if (b, option.key) in self.replicas]
+
+    def _load_rows(self, demand: Demand) -> None:
+        """Rates are divided by the demand and cut at 1: a replica cannot carry more than everything."""
+        options = [o for o in self.problem.options if o.model == demand.model]
+        columns = {o.key: self._runs(o) for o in options}
+        every = [(c, 1.0) for o in options for c in columns[o.key]]
+        if demand.requests_per_s <= 0:
+            exactly = max((self.alone[o.key] for o in options), default=0)
+            self.builder.row(f"replicas.{demand.model}", every, exactly, exactly)
+            return
+        share = {o.key: min(o.requests_per_s / demand.requests_per_s, 1.0) for o in options}
+        self.builder.row(f"replicas.{demand.model}", every, min((self.alone[o.key] for o in options), default=1))
+        load = [(c, share[o.key]) for o in options for c in columns[o.key]]
+        if not demand.spare:
+            self.builder.row(f"load.{demand.model}", load, 1.0)
+            return
+        self._spare_rows(demand, options, share, load)
+
+    def _spare_rows(
+        self, demand: Demand, options: Sequence[OptionSpec], share: Mapping[str, float], load: list[Term]
+    ) -> None:
+        """sum load >= 1 + the largest rate in use, written as its smallest value plus steps: u[k] = 1 when a replica
+        of rate k or more is in use, and the largest rate is the sum of step[k] u[k]."""
+        lost: list[Term] = []
+        below = 0.0
+        for rank, rate in enumerate(sorted(set(share.values()))):
+            equal = [o for o in options if share[o.key] == rate]
+            used = self.builder.column(f"reach.{demand.model}.{rank}", 0.0, 1.0)
+            if lost:
+                self.builder.row(f"order.{demand.model}.{rank}", [(lost[-1][0], 1.0), (used, -1.0)], 0.0)
+            lost.append((used, below - rate))
+            below = rate
+            for option in equal:
+                runs = [(c, -1.0) for c in self._runs(option)]
+                most = (used, float(self.alone[option.key]))
+                self.builder.row(f"reach.{demand.model}.{option.key}", [most, *runs], 0.0)
+        self.builder.row(f"load.{demand.model}", [*load, *lost], 1.0)
+
+    def _node_rows(self, demand: Demand) -> None:
+        """`v` counts nodes that can hold a replica each: at most the nodes, the replicas and the cut GPUs."""
+        if demand.min_nodes <= 1:
+            return
+        counted: list[Term] = []
+        for index, block in enumerate(self.blocks):
+            mine = [o for o in self.options[index] if o.model == demand.model]
+            if not mine:
+                continue
+            if block.spread is None and all(
+                2 * o.gpus > block.pool.gpus_per_node for o in mine if o.partition == WHOLE
+            ):
+                sliced = [o for o in mine if o.partition != WHOLE]
+                counted += [(self.replicas[index, o.key], 1.0) for o in mine if o.partition == WHOLE]
+                if not sliced:
+                    continue
+                mine = sliced
+            most = float(min(demand.min_nodes, block.spread or demand.min_nodes))
+            hosts = self.builder.column(f"hosts.{demand.model}.{block.pool.key}", 0.0, most, whole=False)
+            counted.append((hosts, 1.0))
+            runs = [(self.replicas[index, o.key], 1.0) for o in mine]
+            name = f"{demand.model}.{block.pool.key}"
+            self.builder.row(f"on_nodes.{name}", [(self.nodes[index], 1.0), (hosts, -1.0)], 0.0)
+            self.builder.row(f"on_runs.{name}", [*runs, (hosts, -1.0)], 0.0)
+            slices = {o.partition for o in mine if o.partition != WHOLE}
+            if slices:
+                cut = [
+                    (self.layouts[index, layout.name], 1.0)
+                    for layout in self.cuts[index]
+                    if slices & layout.profiles.keys()
+                ]
+                whole = [(self.replicas[index, o.key], 1.0) for o in mine if o.partition == WHOLE]
+                self.builder.row(f"on_gpus.{name}", [*whole, *cut, (hosts, -1.0)], 0.0)
+        self.builder.row(f"min_nodes.{demand.model}", counted, demand.min_nodes)
+
+    def _limit_rows(self) -> None:
+        for key in sorted(self.problem.limits):
+            terms = [
+                (self.nodes[index], float(block.pool.gpus_per_node))
+                for index, block in enumerate(self.blocks)
+                if key in block.pool.limits
+            ]
+            self._at_most(f"limit:{key}", terms, float(self.problem.limits[key]))
+        sizes = {block.pool.key: block.pool for block in self.blocks if block.pool.max_nodes is not None}
+        for key in sorted(sizes):
+            own = [index for index, block in enumerate(self.blocks) if block.pool.key == key]
+            if self.elastic or len(own) > 1:
+                gpus = float(sizes[key].gpus_per_node)
+                most = gpus * (sizes[key].max_nodes or 0)
+                self._at_most(f"pool:{key}", [(self.nodes[index], gpus) for index in own], most)
+
+    def _at_most(self, name: str, terms: list[Term], most: float) -> None:
+        if self.elastic and terms:
+            over = self.builder.column(f"over.{name}", 1.0)
+            self.excess[name] = over
+            terms = [*terms, (over, -1.0)]
+        if terms:
+            self.builder.row(name, terms, -INFINITY, most)
+
+    def _order_rows(self) -> None:
+        """Single-node blocks of one pool are alike: fill the earlier ones first."""
+        for index, (block, after) in enumerate(itertools.pairwise(self.blocks)):
+            if block.max_nodes == after.max_nodes == 1 and block.pool.key == after.pool.key:
+                self.builder.row(f"order.{index}", [(self.nodes[index], 1.0), (self.nodes[index + 1], -1.0)], 0.0)

@@ -1,0 +1,267 @@
+"""Make a problem smaller without changing its cheapest answer: drop what is dominated, merge what is alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rightslice.catalogue.hardware import WHOLE
+from rightslice.packing.model import is_chain, replicas_alone
+from rightslice.packing.problem import Demand, GpuLayout, OptionSpec, PoolSpec, Problem
+
+Runs = Mapping[str, tuple[str, ...]]
+"""Pool key -> keys of the options that run there, in the problem's order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """The smaller problem. `members`: merged demand -> its models with their replica counts.
+
+    `own_option`: (model, option of the merged demand) -> the model's own option.
+    """
+
+    problem: Problem
+    members: Mapping[str, tuple[tuple[str, int], ...]]
+    own_option: Mapping[tuple[str, str], str]
+
+
+def reduce(problem: Problem, *, merge: bool = True) -> Reduced:
+    """Drop options, layouts and pools that another one replaces at no loss; merge demands that are exchangeable."""
+    options = _usable(problem)
+    runs = _runs(problem.pools, options)
+    options = _best_options(problem, options, runs)
+    kept = {option.key for option in options}
+    runs = {pool: tuple(key for key in keys if key in kept) for pool, keys in runs.items()}
+    option_of = {option.key: option for option in options}
+    pools = _best_pools(_with_menus(problem.pools, runs, option_of), runs, option_of)
+    smaller = Problem(tuple(pools), tuple(options), problem.demands, problem.limits)
+    return _merged(smaller, runs) if merge else Reduced(smaller, {}, {})
+
+
+def cheapest_homes(problem: Problem) -> Problem:
+    """Keep an option only where it may be cheapest; among equally cheap packings some are lost, the price is not.
+
+    A replica that fills its nodes needs only the pool with the lowest price per GPU in which it does so. A pool whose
+    every partial tenant has such a home elsewhere, at no higher price per GPU, needs to host none of them.
+    """
+    order = {pool.key: index for index, pool in enumerate(problem.pools)}
+    rivals: dict[str, list[PoolSpec]] = {}
+    for pool in sorted(problem.pools, key=lambda p: (p.usd_per_hour / p.gpus_per_node, order[p.key])):
+        if pool.max_nodes is None:
+            rivals.setdefault(pool.accelerator, []).append(pool)
+    homes: dict[str, set[str]] = {option.key: set() for option in problem.options}
+    for pool in problem.pools:
+        guests = [option for option in problem.options if option.runs_in(pool)]
+        better = {o.key: _exact_home(o, pool, rivals.get(pool.accelerator, []), order) for o in guests}
+        partial = [o for o in guests if o.gpus % pool.gpus_per_node]
+        leave = all(better[o.key] for o in partial)
+        for option in guests:
+            if not (better[option.key] and (leave or option not in partial)):
+                homes[option.key].add(pool.key)
+    options = tuple(replace(o, pools=frozenset(homes[o.key])) for o in problem.options)
+    pools = tuple(pool for pool in problem.pools if any(pool.key in found for found in homes.values()))
+    return Problem(pools, options, problem.demands, problem.limits)
+
+
+def _exact_home(
+    option: OptionSpec, pool: PoolSpec, rivals: Sequence[PoolSpec], order: Mapping[str, int]
+) -> PoolSpec | None:
+    """The unlimited pool, not dearer per GPU, whose nodes `option` fills: itself excluded, ties go to the earlier."""
+    here = (pool.usd_per_hour / pool.gpus_per_node, order[pool.key])
+    names = {layout.name for layout in pool.layouts}
+    for rival in rivals:
+        there = (rival.usd_per_hour / rival.gpus_per_node, order[rival.key])
+        if option.gpus % pool.gpus_per_node == 0 and there >= here:
+            return None
+        if there[0] > here[0]:
+            return None
+        if (
+            rival.key != pool.key
+            and option.gpus % rival.gpus_per_node == 0
+            and set(rival.limits) <= set(pool.limits)
+            and option.runs_in(rival)
+            and (option.partition == WHOLE or names <= {layout.name for layout in rival.layouts})
+        ):
+            return rival
+    return None
+
+
+def _usable(problem: Problem) -> list[OptionSpec]:
+    """Options of a demanded model that carry something; rates above the demand count as the demand."""
+    wanted = {demand.model: demand.requests_per_s for demand in problem.demands}
+    usable = []
+    for option in problem.options:
+        rate = wanted.get(option.model)
+        if rate is None or (rate > 0 and option.requests_per_s <= 0):
+            continue
+        usable.append(replace(option, requests_per_s=min(option.requests_per_s, rate)))
+    return usable
+
+
+def _runs(pools: Sequence[PoolSpec], options: Sequence[OptionSpec]) -> dict[str, tuple[str, ...]]:
+    """Which options run in which pool; pools of one shape share the work."""
+    by_accelerator: dict[str, list[OptionSpec]] = {}
+    for option in options:
+        by_accelerator.setdefault(option.accelerator, []).append(option)
+    shapes: dict[tuple[str, int, tuple[str, ...]], list[OptionSpec]] = {}
+    runs = {}
+    for pool in pools:
+        shape = (pool.accelerator, pool.gpus_per_node, tuple(layout.name for layout in pool.layouts))
+        if shape not in shapes:
+            mine = by_accelerator.get(pool.accelerator, [])
+            shapes[shape] = [o for o in mine if replace(o, pools=None).runs_in(pool)]
+        runs[pool.key] = tuple(o.key for o in shapes[shape] if o.pools is None or pool.key in o.pools)
+    return runs
+
+
+def _best_options(problem: Problem, options: Sequence[OptionSpec], runs: Runs) -> list[OptionSpec]:
+    """Drop an option when as many replicas of a smaller one as fit on its GPUs carry no less, wherever it runs.
+
+    The smaller one must not carry more each: the largest replica is the one that a spare has to make up for.
+    """
+    homes: dict[str, set[str]] = {option.key: set() for option in options}
+    for pool, keys in runs.items():
+        for key in keys:
+            homes[key].add(pool)
+    groups: dict[tuple[str, str, str], list[OptionSpec]] = {}
+    for option in options:
+        if homes[option.key]:
+            groups.setdefault((option.model, option.accelerator, option.partition), []).append(option)
+    kept: set[str] = set()
+    for group in groups.values():
+        best: list[OptionSpec] = []
+        for option in sorted(group, key=lambda o: (o.gpus, -o.requests_per_s)):
+            if not any(_carries_as_much(b, option) and homes[b.key] >= homes[option.key] for b in best):
+                best.append(option)
+        kept.update(option.key for option in best)
+    return [option for option in options if option.key in kept]
+
+
+def _carries_as_much(small: OptionSpec, large: OptionSpec) -> bool:
+    """One of `small` as much as one of `large`; or as many as fit on its GPUs, each no more than one of `large`."""
+    fitting = large.gpus // small.gpus
+    return small.requests_per_s >= large.requests_per_s or fitting * small.requests_per_s >= large.requests_per_s
+
+
+def _with_menus(pools: Sequence[PoolSpec], runs: Runs, option_of: Mapping[str, OptionSpec]) -> list[PoolSpec]:
+    """The pools in which anything runs, with the layouts that matter there."""
+    menus: dict[tuple[tuple[str, ...], frozenset[str]], tuple[GpuLayout, ...]] = {}
+    kept = []
+    for pool in pools:
+        if runs[pool.key]:
+            used = frozenset(option_of[key].partition for key in runs[pool.key])
+            menu = (tuple(layout.name for layout in pool.layouts), used)
+            if menu not in menus:
+                menus[menu] = _best_layouts(pool.layouts, used)
+            kept.append(replace(pool, layouts=menus[menu]))
+    return kept
+
+
+def _best_layouts(layouts: Sequence[GpuLayout], used: frozenset[str]) -> tuple[GpuLayout, ...]:
+    """Layouts seen through the partitions in use: one per distinct count, none that another one contains."""
+    seen: dict[tuple[tuple[str, int], ...], GpuLayout] = {}
+    for layout in layouts:
+        counts = tuple(sorted((name, count) for name, count in layout.profiles.items() if count and name in used))
+        fewest = seen.get(counts)
+        if counts and (fewest is None or len(layout.placements) < len(fewest.placements)):
+            seen[counts] = layout
+
+    def contained(small: Mapping[str, int], large: Mapping[str, int]) -> bool:
+        return small != large and all(large.get(name, 0) >= count for name, count in small.items())
+
+    views = [(dict(counts), layout) for counts, layout in seen.items()]
+    return tuple(
+        replace(layout, profiles=counts, placements=tuple(p for p in layout.placements if p[0] in counts))
+        for counts, layout in views
+        if not any(contained(counts, other) for other, _ in views)
+    )
+
+
+def _best_pools(pools: Sequence[PoolSpec], runs: Runs, option_of: Mapping[str, OptionSpec]) -> list[PoolSpec]:
+    """Drop a pool when an unlimited one hosts the same for no more money, node for node or split into smaller nodes."""
+    kept: list[PoolSpec] = []
+    rivals: dict[str, list[PoolSpec]] = {}
+    for pool in pools:
+        if pool.max_nodes is None:
+            rivals.setdefault(pool.accelerator, []).append(pool)
+    order = {pool.key: index for index, pool in enumerate(pools)}
+    for pool in pools:
+        mine = [option_of[key] for key in runs[pool.key]]
+        if not any(
+            _replaces(rival, pool, earlier=order[rival.key] < order[pool.key])
+            and set(runs[pool.key]) <= set(runs[rival.key])
+            and _splits(mine, rival, pool)
+            for rival in rivals.get(pool.accelerator, [])
+        ):
+            kept.append(pool)
+    return kept
+
+
+def _replaces(rival: PoolSpec, pool: PoolSpec, *, earlier: bool) -> bool:
+    """Whether `rival` costs no more per GPU, counts against no other limit and cuts its GPUs the same ways.
+
+    Smaller nodes must be strictly cheaper: at one price the larger node is the better one, as there are fewer of them.
+    """
+    if rival.key == pool.key or not set(rival.limits) <= set(pool.limits):
+        return False
+    if pool.gpus_per_node % rival.gpus_per_node:
+        return False
+    split = pool.gpus_per_node // rival.gpus_per_node
+    cost = split * rival.usd_per_hour
+    cheap = cost < pool.usd_per_hour or (split == 1 and earlier and cost == pool.usd_per_hour)
+    return cheap and {layout.name for layout in pool.layouts} <= {layout.name for layout in rival.layouts}
+
+
+def _splits(options: Sequence[OptionSpec], rival: PoolSpec, pool: PoolSpec) -> bool:
+    """Whether whatever fills one node of `pool` also fills whole nodes of `rival`."""
+    if rival.gpus_per_node == pool.gpus_per_node:
+        return True
+    sizes = {o.gpus for o in options if o.gpus <= pool.gpus_per_node}
+    return is_chain({*sizes, rival.gpus_per_node}, pool.gpus_per_node)
+
+
+def _merged(problem: Problem, runs: Runs) -> Reduced:
+    """Demands whose replica count is the same on every option only differ by that count: sum them up."""
+    homes: dict[str, list[str]] = {}
+    for pool in problem.pools:
+        for key in runs[pool.key]:
+            homes.setdefault(key, []).append(pool.key)
+
+    def shape(option: OptionSpec) -> tuple[str, str, int, int, tuple[str, ...]]:
+        return option.accelerator, option.partition, option.gpus, option.node_gpus, tuple(homes.get(option.key, ()))
+
+    options: dict[str, list[OptionSpec]] = {}
+    for option in sorted(problem.options, key=shape):
+        options.setdefault(option.model, []).append(option)
+    classes: dict[object, list[tuple[Demand, int]]] = {}
+    for demand in problem.demands:
+        mine = options.get(demand.model, [])
+        counts = {replicas_alone(demand, option) for option in mine}
+        if len(counts) == 1:
+            alike = (tuple(shape(option) for option in mine), demand.min_nodes)
+            classes.setdefault(alike, []).append((demand, counts.pop()))
+        else:
+            classes[demand.model] = [(demand, 0)]
+    return _classes(problem, options, classes)
+
+
+def _classes(
+    problem: Problem, options: Mapping[str, list[OptionSpec]], classes: Mapping[object, list[tuple[Demand, int]]]
+) -> Reduced:
+    demands: list[Demand] = []
+    members: dict[str, tuple[tuple[str, int], ...]] = {}
+    own: dict[tuple[str, str], str] = {}
+    gone: set[str] = set()
+    for group in classes.values():
+        first, count = group[0]
+        if count == 0:
+            demands.append(first)
+            continue
+        demands.append(Demand(first.model, 0.0, sum(n for _, n in group), spare=False, min_nodes=first.min_nodes))
+        members[first.model] = tuple((demand.model, n) for demand, n in group)
+        gone.update(demand.model for demand, _ in group[1:])
+        for demand, _ in group:
+            for lead, mine in zip(options[first.model], options[demand.model], strict=True):
+                own[demand.model, lead.key] = mine.key
+    kept = tuple(option for option in problem.options if option.model not in gone)
+    return Reduced(Problem(problem.pools, kept, tuple(demands), problem.limits), members, own)

@@ -1,0 +1,1 @@
+"""What can be bought, how, and for how much money."""

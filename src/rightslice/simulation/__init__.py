@@ -1,0 +1,16 @@
+"""Discrete-event simulation of a deployment: engine replicas, measured stages, open-loop and closed-loop traffic.
+
+`simulate(scenario)` is the one entry; numba is loaded by the first call, not by the import.
+"""
+
+from rightslice.simulation.run import simulate
+from rightslice.simulation.scenario import (
+    ClosedPipeline,
+    LlmServer,
+    OpenClass,
+    Scenario,
+    StageLengths,
+    StageServer,
+)
+
+__all__ = ["ClosedPipeline", "LlmServer", "OpenClass", "Scenario", "StageLengths", "StageServer", "simulate"]

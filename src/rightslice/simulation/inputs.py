@@ -1,0 +1,151 @@
+"""Scenario -> the kernel's input arrays (their meaning: kernel.py)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rightslice.simulation import kernel
+from rightslice.simulation.kernel import Ints
+from rightslice.simulation.scenario import LlmServer, Scenario, StageServer
+
+PS_PER_S = 1e12
+
+
+class KernelInput(NamedTuple):
+    """Arguments of `kernel.run_scenario`, in order: fixed dtypes, C order, whatever the scenario."""
+
+    horizon_ps: int
+    arrival_ps: Ints
+    model: Ints
+    prompt: Ints
+    answer: Ints
+    models: Ints
+    facts: Ints
+    tables: Ints
+    pipelines: Ints
+    stages: Ints
+    samples: Ints
+    user_pipeline: Ints
+    user_start_ps: Ints
+
+
+class OpenRequests(NamedTuple):
+    """The open-loop requests up to the horizon, sorted by time, then by class and row."""
+
+    arrival_ps: Ints
+    class_index: Ints
+    prompt: Ints
+    answer: Ints
+
+
+def picoseconds(seconds: float) -> int:
+    """Whole picoseconds, at most the kernel's NEVER."""
+    return min(round(seconds * PS_PER_S), kernel.NEVER)
+
+
+def ordered_servers(scenario: Scenario) -> tuple[tuple[str, ...], tuple[LlmServer | StageServer, ...]]:
+    """Model names (of servers first, then of traffic, in order of mention) and the servers grouped by model."""
+    asked = [c.model for c in scenario.classes] + [stage for p in scenario.pipelines for stage in p.stages]
+    names = tuple(dict.fromkeys([*(s.model for s in scenario.servers), *asked]))
+    return names, tuple(server for name in names for server in scenario.servers if server.model == name)
+
+
+def open_requests(scenario: Scenario) -> OpenRequests:
+    """All classes' arrivals merged."""
+    arrivals = [c.arrivals for c in scenario.classes]
+    none = np.zeros(0, dtype=np.int64)
+    times = np.concatenate([none, *(a.arrival_ps for a in arrivals)])
+    index = np.concatenate([none, *(np.full(len(a.arrival_ps), i, dtype=np.int64) for i, a in enumerate(arrivals))])
+    order = np.argsort(times, kind="stable")
+    order = order[: np.searchsorted(times[order], picoseconds(scenario.horizon_s), side="right")]
+    prompt = np.concatenate([none, *(a.input_tokens for a in arrivals)])
+    answer = np.concatenate([none, *(a.output_tokens for a in arrivals)])
+    return OpenRequests(times[order], index[order], prompt[order], answer[order])
+
+
+def flattened(scenario: Scenario, requests: OpenRequests) -> KernelInput:
+    """The kernel's arguments. Raises ValueError when an LLM stage of a pipeline has no token lengths."""
+    names, servers = ordered_servers(scenario)
+    facts, tables = _facts(servers)
+    pipelines, stages, samples = _pipelines(scenario, names, servers)
+    class_model = np.array([names.index(c.model) for c in scenario.classes], dtype=np.int64)
+    user_pipeline, user_start_ps = _users(scenario)
+    return KernelInput(
+        picoseconds(scenario.horizon_s),
+        requests.arrival_ps,
+        class_model[requests.class_index],
+        requests.prompt,
+        requests.answer,
+        _models(names, servers),
+        facts,
+        tables,
+        pipelines,
+        stages,
+        samples,
+        user_pipeline,
+        user_start_ps,
+    )
+
+
+def _models(names: tuple[str, ...], servers: tuple[LlmServer | StageServer, ...]) -> Ints:
+    counts = [sum(s.replicas for s in servers if s.model == name) for name in names]
+    behind = np.cumsum(np.array(counts, dtype=np.int64))
+    return np.stack([behind - np.array(counts, dtype=np.int64), behind], axis=1).reshape(len(names), 2)
+
+
+def _facts(servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints]:
+    rows: list[list[int]] = []
+    tables: list[NDArray[np.int64]] = [np.zeros(0, dtype=np.int64)]
+    offset = 0
+    for server in servers:
+        if isinstance(server, LlmServer):
+            costs = server.costs
+            table = costs.tokens_ps
+            row = [kernel.LLM, server.max_num_seqs, server.max_num_batched_tokens, server.kv_blocks]
+            row += [server.block_size_tokens, server.max_model_len, offset, costs.kv_token_ps, costs.attention_ps]
+            row += [costs.sequence_ps, costs.step_ps, costs.prefill_step_ps]
+        else:
+            table = server.costs.latency_ps
+            row = [kernel.STAGE, server.costs.max_streams, 0, 0, 1, 0, offset, 0, 0, 0, 0, 0]
+        rows += [row] * server.replicas
+        tables.append(table)
+        offset += len(table)
+    return np.array(rows, dtype=np.int64).reshape(len(rows), kernel.FACTS), np.concatenate(tables)
+
+
+def _pipelines(
+    scenario: Scenario, names: tuple[str, ...], servers: tuple[LlmServer | StageServer, ...]
+) -> tuple[Ints, Ints, Ints]:
+    needs_tokens = {s.model for s in servers if isinstance(s, LlmServer)}
+    longest = max((len(p.stages) for p in scenario.pipelines), default=0)
+    pipelines = np.zeros((len(scenario.pipelines), 4), dtype=np.int64)
+    stages = np.zeros((len(scenario.pipelines), longest, 3), dtype=np.int64)
+    samples = [np.ones((1, 2), dtype=np.int64)]  # entry 0 serves the stages without tokens
+    behind = 1
+    for p, pipeline in enumerate(scenario.pipelines):
+        stop_s = pipeline.ramp_up_s + pipeline.hold_s
+        pipelines[p] = [len(pipeline.stages), picoseconds(pipeline.think_time_s), picoseconds(stop_s), 0]
+        for k, name in enumerate(pipeline.stages):
+            drawn = pipeline.lengths[k] if pipeline.lengths else None
+            if drawn is None:
+                if name in needs_tokens:
+                    raise ValueError(f"stage {name} of {pipeline.name} needs token lengths")
+                stages[p, k] = [names.index(name), 0, 1]
+                continue
+            stages[p, k] = [names.index(name), behind, len(drawn.input_tokens)]
+            samples.append(np.stack([drawn.input_tokens, drawn.output_tokens], axis=1).astype(np.int64))
+            behind += len(drawn.input_tokens)
+    return pipelines, stages, np.concatenate(samples)
+
+
+def _users(scenario: Scenario) -> tuple[Ints, Ints]:
+    counts = [p.concurrent for p in scenario.pipelines]
+    owner = np.repeat(np.arange(len(counts), dtype=np.int64), np.array(counts, dtype=np.int64))
+    none = np.zeros(0, dtype=np.float64)
+    starts = np.concatenate(
+        [none, *(np.arange(p.concurrent) * (p.ramp_up_s / max(p.concurrent, 1)) for p in scenario.pipelines)]
+    )
+    return owner, np.rint(starts * PS_PER_S).astype(np.int64)

@@ -1,0 +1,23 @@
+"""The one entry of the package: a Scenario in, a SimulationResult out."""
+
+from __future__ import annotations
+
+from rightslice.core.results import SimulationResult
+from rightslice.simulation.scenario import Scenario
+
+
+def simulate(scenario: Scenario) -> SimulationResult:
+    """Play the scenario up to its horizon and count what happened.
+
+    Deterministic: the same scenario gives the same result to the last bit. The first call of a process loads the
+    compiled kernel (numba); the first call on a machine compiles it. What is counted: statistics.py.
+    Raises ValueError when an LLM stage of a pipeline has no token lengths.
+    """
+    from rightslice.simulation.inputs import flattened, open_requests, ordered_servers  # noqa: PLC0415 - loads numba
+    from rightslice.simulation.kernel import run_scenario  # noqa: PLC0415 - loads numba
+    from rightslice.simulation.statistics import summarised  # noqa: PLC0415 - beside the kernel's constants
+
+    requests = open_requests(scenario)
+    first_ps, finish_ps, totals, passes = run_scenario(*flattened(scenario, requests))
+    _, servers = ordered_servers(scenario)
+    return summarised(scenario, servers, requests, (first_ps, finish_ps, totals, passes))

@@ -1,0 +1,126 @@
+"""What is simulated: servers, open-loop classes, closed-loop pipelines and a horizon."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rightslice.core.slo import Slo
+from rightslice.performance.costs import StageCosts, StepCosts
+from rightslice.traffic.arrivals import Arrivals
+
+
+@dataclass(frozen=True, slots=True)
+class LlmServer:
+    """`replicas` equal LLM engines of one deployment. The KV cache of one replica is `kv_blocks` blocks.
+
+    Raises ValueError for a token budget beyond the cost table, sizes below 1, or steps that take no time.
+    """
+
+    deployment: str
+    model: str
+    replicas: int
+    costs: StepCosts
+    kv_blocks: int
+    block_size_tokens: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    max_model_len: int
+
+    def __post_init__(self) -> None:
+        sizes = (self.block_size_tokens, self.max_num_seqs, self.max_num_batched_tokens, self.max_model_len)
+        if min(sizes) < 1 or self.kv_blocks < 0 or self.replicas < 0:
+            raise ValueError(f"{self.deployment}: sizes are at least 1")
+        if self.max_num_batched_tokens > self.costs.max_tokens:
+            raise ValueError(f"{self.deployment}: {self.max_num_batched_tokens} tokens, costs {self.costs.max_tokens}")
+        if self.costs.step_time_ps(0, 0, 1, 1) < 1:
+            raise ValueError(f"{self.deployment}: a step takes time")
+
+
+@dataclass(frozen=True, slots=True)
+class StageServer:
+    """`replicas` equal servers of a measured stage. Raises ValueError for a latency of 0."""
+
+    deployment: str
+    model: str
+    replicas: int
+    costs: StageCosts
+
+    def __post_init__(self) -> None:
+        if int(self.costs.latency_ps[1]) < 1 or self.replicas < 0:
+            raise ValueError(f"{self.deployment}: a stage takes time")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenClass:
+    """One traffic class: its requests come whether or not earlier ones are answered. `arrivals` is sorted by time."""
+
+    model: str
+    name: str
+    arrivals: Arrivals
+    slos: tuple[Slo, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StageLengths:
+    """Token lengths drawn beforehand for one LLM stage; the k-th request of the pipeline uses entry k modulo size."""
+
+    input_tokens: NDArray[np.int64]
+    output_tokens: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        if len(self.input_tokens) != len(self.output_tokens) or len(self.input_tokens) == 0:
+            raise ValueError("as many inputs as outputs, at least one")
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedPipeline:
+    """`concurrent` users, each sending one request through `stages` (model names), thinking, and sending again.
+
+    User i starts at i x ramp_up_s / concurrent. From ramp_up_s + hold_s on nobody sends a new request; what is under
+    way goes on. `lengths[k]` belongs to stage k: None for a measured stage.
+    """
+
+    name: str
+    users_name: str
+    stages: tuple[str, ...]
+    concurrent: int
+    think_time_s: float
+    ramp_up_s: float
+    hold_s: float
+    ramp_down_s: float
+    slos: tuple[Slo, ...] = ()
+    lengths: tuple[StageLengths | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.stages or self.concurrent < 0:
+            raise ValueError(f"{self.name}: at least one stage")
+        if self.lengths and len(self.lengths) != len(self.stages):
+            raise ValueError(f"{self.name}: {len(self.lengths)} lengths for {len(self.stages)} stages")
+
+    @property
+    def duration_s(self) -> float:
+        """Ramp-up, hold and ramp-down."""
+        return self.ramp_up_s + self.hold_s + self.ramp_down_s
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Everything of one run. Requests that start before `warmup_s` are simulated and not counted.
+
+    All randomness is in the arrays already; `seed` is the one they were drawn with. Raises ValueError for a horizon
+    beyond 100 days (int64 picoseconds end at 106) or a warm-up as long as the horizon.
+    """
+
+    servers: tuple[LlmServer | StageServer, ...]
+    classes: tuple[OpenClass, ...] = ()
+    pipelines: tuple[ClosedPipeline, ...] = ()
+    horizon_s: float = 3600.0
+    seed: int = 0
+    warmup_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.warmup_s < self.horizon_s <= 100 * 86_400.0:
+            raise ValueError(f"horizon {self.horizon_s} s, warm-up {self.warmup_s} s")

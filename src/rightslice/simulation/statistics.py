@@ -1,0 +1,232 @@
+"""What is counted, and how: kernel output -> SimulationResult.
+
+Counted are requests that start at or after the warm-up; replicas are described over the whole horizon. A percentile is
+the smallest value that at least that share of the sample does not exceed, so `p95 <= limit` says the same as "95 %
+meet the limit". Rates are completed requests over the counted span.
+
+An objective is judged request by request:
+  completed      by its value. An answer of one token has no TPOT and meets every TPOT objective.
+  failed         misses.
+  unfinished     misses when its elapsed time is over the limit already; counts as met for a TTFT that it has met;
+                 otherwise it cannot be judged and is left out of the share.
+A request meets all its objectives when each is met, misses when any is missed, and is left out otherwise. A share of
+nothing is 1. A measured stage has one result: its TTFT is its latency, and it has no TPOT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rightslice.core.results import (
+    ClassResult,
+    Distribution,
+    PipelineResult,
+    ReplicaResult,
+    SimulationResult,
+    SloOutcome,
+    StageResult,
+)
+from rightslice.core.slo import Slo
+from rightslice.simulation import kernel
+from rightslice.simulation.inputs import PS_PER_S, OpenRequests, picoseconds
+from rightslice.simulation.kernel import Floats, Ints
+from rightslice.simulation.scenario import ClosedPipeline, LlmServer, OpenClass, Scenario, StageServer
+
+Server = LlmServer | StageServer
+Bools = NDArray[np.bool_]
+_PS_PER_MS = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Requests of one kind: start, first token and finish (NOT_YET, FAILED), answer tokens; all cut at `end_ps`."""
+
+    start_ps: Ints
+    first_ps: Ints
+    finish_ps: Ints
+    answer: Ints
+    end_ps: int
+
+    @property
+    def completed(self) -> Bools:
+        """Answered in full."""
+        answered: Bools = self.finish_ps >= 0
+        return answered
+
+    @property
+    def failed(self) -> Bools:
+        """Refused."""
+        refused: Bools = self.finish_ps == kernel.FAILED
+        return refused
+
+    def value_ps(self, metric: str) -> tuple[Floats, Bools]:
+        """Lower bound of the metric for every request, and whether it is the final value; TPOT per token.
+
+        What has not happened yet has taken until `end_ps` at least.
+        """
+        until = np.where(self.completed, self.finish_ps, self.end_ps)
+        if metric == "e2e":
+            return (until - self.start_ps).astype(np.float64), self.completed
+        seen = self.first_ps >= 0
+        if metric == "ttft":
+            return (np.where(seen, self.first_ps, until) - self.start_ps).astype(np.float64), seen
+        gaps = np.maximum(self.answer - 1, 1)
+        spent = np.where(seen & (self.answer > 1), until - self.first_ps, 0)
+        return spent / gaps, self.completed | (self.answer <= 1)
+
+
+def summarised(
+    scenario: Scenario,
+    servers: Sequence[Server],
+    requests: OpenRequests,
+    played: tuple[Ints, Ints, Floats, Ints],
+) -> SimulationResult:
+    """The result of one run. `servers` in the kernel's order, `played` as `kernel.run_scenario` returns it."""
+    first_ps, finish_ps, totals, passes = played
+    warm_ps, end_ps = picoseconds(scenario.warmup_s), picoseconds(scenario.horizon_s)
+    with_tokens = frozenset(s.model for s in servers if isinstance(s, LlmServer))
+    counted = requests.arrival_ps >= warm_ps
+    per_class: list[ClassResult] = []
+    for index, traffic in enumerate(scenario.classes):
+        mine = counted & (requests.class_index == index)
+        answer = requests.answer[mine] if traffic.model in with_tokens else np.zeros(int(mine.sum()), dtype=np.int64)
+        times = Times(requests.arrival_ps[mine], first_ps[mine], finish_ps[mine], answer, end_ps)
+        per_class.append(_class_result(traffic, times, scenario.horizon_s - scenario.warmup_s))
+    passes = passes[passes[:, kernel.PASS_START] >= warm_ps]
+    pipelines: list[PipelineResult] = []
+    failed = sum(c.failed for c in per_class)
+    for index, pipeline in enumerate(scenario.pipelines):
+        rows = passes[passes[:, kernel.PASS_PIPELINE] == index]
+        failed += int(np.count_nonzero(rows[:, kernel.PASS_FINISH] == kernel.FAILED))
+        pipelines.append(_pipeline_result(scenario, pipeline, rows, with_tokens))
+    return SimulationResult(
+        seed=scenario.seed,
+        horizon_s=scenario.horizon_s,
+        requests=sum(c.requests for c in per_class) + sum(p.requests for p in pipelines),
+        completed=sum(c.completed for c in per_class) + sum(p.completed for p in pipelines),
+        failed=failed,
+        requeued=0,
+        lost=0,
+        per_class=tuple(per_class),
+        pipelines=tuple(pipelines),
+        replicas=_replicas(servers, totals, end_ps),
+    )
+
+
+def distribution(values: NDArray[np.float64]) -> Distribution | None:
+    """Mean, p50, p95, p99; None without values."""
+    n = len(values)
+    if n == 0:
+        return None
+    ordered = np.sort(values)
+    p50, p95, p99 = (float(ordered[(percent * n + 99) // 100 - 1]) for percent in (50, 95, 99))
+    return Distribution(float(ordered.mean()), p50, p95, p99)
+
+
+def judged(times: Times, slos: Sequence[Slo]) -> tuple[tuple[SloOutcome, ...], float]:
+    """Each objective with its achieved share, and the share of requests that meet all of them."""
+    all_met = np.ones(len(times.start_ps), dtype=np.bool_)
+    any_missed = times.failed
+    outcomes: list[SloOutcome] = []
+    for slo in slos:
+        value_ps, final = times.value_ps(slo.metric)
+        missed = times.failed | (value_ps > slo.at_most_s * PS_PER_S)
+        met = final & ~missed
+        outcomes.append(SloOutcome(slo, _share(met, missed)))
+        all_met &= met
+        any_missed = any_missed | missed
+    if not slos:
+        all_met = times.completed
+    return tuple(outcomes), _share(all_met, any_missed)
+
+
+def _share(met: Bools, missed: Bools) -> float:
+    good, bad = int(np.count_nonzero(met)), int(np.count_nonzero(missed))
+    return good / (good + bad) if good + bad else 1.0
+
+
+def _milliseconds(times: Times, metric: str, chosen: Bools) -> Distribution | None:
+    return distribution(times.value_ps(metric)[0][chosen] / _PS_PER_MS)
+
+
+def _class_result(traffic: OpenClass, times: Times, span_s: float) -> ClassResult:
+    done = times.completed
+    outcomes, attainment = judged(times, traffic.slos)
+    return ClassResult(
+        model=traffic.model,
+        traffic_class=traffic.name,
+        requests=len(times.start_ps),
+        completed=int(np.count_nonzero(done)),
+        failed=int(np.count_nonzero(times.failed)),
+        ttft_ms=_milliseconds(times, "ttft", done),
+        tpot_ms=_milliseconds(times, "tpot", done & (times.answer > 1)),
+        e2e_ms=_milliseconds(times, "e2e", done),
+        requests_per_s=int(np.count_nonzero(done)) / span_s,
+        output_tokens_per_s=int(times.answer[done].sum()) / span_s,
+        slo_attainment=attainment,
+        outcomes=outcomes,
+    )
+
+
+def _answers(pipeline: ClosedPipeline, stage: int, sample: Ints, with_tokens: frozenset[str]) -> Ints:
+    """Answer tokens of each request in one stage; 0 for a measured stage."""
+    drawn = pipeline.lengths[stage] if pipeline.lengths else None
+    if drawn is None or pipeline.stages[stage] not in with_tokens:
+        return np.zeros(len(sample), dtype=np.int64)
+    return np.asarray(drawn.output_tokens, dtype=np.int64)[sample % len(drawn.output_tokens)]
+
+
+def _pipeline_result(
+    scenario: Scenario, pipeline: ClosedPipeline, rows: Ints, with_tokens: frozenset[str]
+) -> PipelineResult:
+    """End to end over all stages; TTFT and TPOT objectives are those of the last stage, TTFT counted from the start."""
+    end_ps = picoseconds(scenario.horizon_s)
+    start, finish, sample = rows[:, kernel.PASS_START], rows[:, kernel.PASS_FINISH], rows[:, kernel.PASS_SAMPLE]
+    last = len(pipeline.stages) - 1
+    first = rows[:, kernel.PASS_STAGES + 3 * last + 1]
+    whole = Times(start, first, finish, _answers(pipeline, last, sample, with_tokens), end_ps)
+    done = whole.completed
+    outcomes, attainment = judged(whole, pipeline.slos)
+    per_stage: list[StageResult] = []
+    for k, model in enumerate(pipeline.stages):
+        entered, token, left = (rows[done, kernel.PASS_STAGES + 3 * k + i] for i in range(3))
+        times = Times(entered, token, left, _answers(pipeline, k, sample[done], with_tokens), end_ps)
+        ttft_ms = _milliseconds(times, "ttft", times.completed) if model in with_tokens else None
+        per_stage.append(StageResult(model, _milliseconds(times, "e2e", times.completed), ttft_ms))
+    span_s = min(scenario.horizon_s, pipeline.duration_s) - scenario.warmup_s
+    return PipelineResult(
+        name=pipeline.name,
+        users=pipeline.users_name,
+        requests=len(rows),
+        completed=int(np.count_nonzero(done)),
+        requests_per_s=int(np.count_nonzero(done)) / span_s if span_s > 0.0 else 0.0,
+        e2e_ms=_milliseconds(whole, "e2e", done),
+        per_stage=tuple(per_stage),
+        slo_attainment=attainment,
+        outcomes=outcomes,
+    )
+
+
+def _replicas(servers: Sequence[Server], totals: Floats, end_ps: int) -> tuple[ReplicaResult, ...]:
+    results: list[ReplicaResult] = []
+    for server in servers:
+        blocks = server.kv_blocks if isinstance(server, LlmServer) else 0
+        for replica in range(server.replicas):
+            row = totals[len(results)]
+            busy_ps = float(row[kernel.BUSY_PS])
+            results.append(
+                ReplicaResult(
+                    deployment=server.deployment,
+                    replica=replica,
+                    busy_share=busy_ps / end_ps,
+                    kv_use_mean=float(row[kernel.KV_BLOCK_PS]) / blocks / end_ps if blocks else 0.0,
+                    kv_use_peak=float(row[kernel.PEAK_BLOCKS]) / blocks if blocks else 0.0,
+                    preemptions=int(row[kernel.PREEMPTIONS]),
+                    batch_mean=float(row[kernel.BATCH_PS]) / busy_ps if busy_ps else 0.0,
+                )
+            )
+    return tuple(results)

@@ -1,0 +1,105 @@
+"""`rightslice plan`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from rightslice.core.errors import BadInputError, Diagnostic, Location
+from rightslice.ui.cli.options import Flag
+from rightslice.ui.cli.output import Progress, terminal, write_json, write_note, write_text
+
+if TYPE_CHECKING:
+    from rightslice.core.plan import Plan
+
+
+def plan(
+    workload: Path,
+    /,
+    *,
+    output: Annotated[Path | None, Parameter(name=("--output", "-o"), negative=())] = None,
+    seed: int = 0,
+    risk: float = 0.05,
+    no_emit: Flag = False,
+    json: Flag = False,
+    quiet: Flag = False,
+) -> int:
+    """What to deploy for a workload, what it costs, how sure that is. Exit code 1 when nothing meets it.
+
+    Parameters
+    ----------
+    workload
+        The workload file. `rightslice init` writes one.
+    output
+        Folder for plan.json, report.html and kubernetes/. Without it nothing is written.
+    seed
+        Seed of the simulations: the same file and seed give the same plan.
+    risk
+        Accepted probability that an objective fails because the predictions are wrong.
+    no_emit
+        Write no kubernetes/ folder.
+    json
+        Print the plan document, and `timings`, as one JSON document.
+    quiet
+        Print three lines: DEPLOY, COST, SLO.
+    """
+    _check(seed, risk, output)
+    from rightslice.app.planning import plan_workload, write_plan  # noqa: PLC0415 - heavy
+
+    with Progress(quiet=quiet) as progress:
+        outcome = plan_workload(workload, seed=seed, risk=risk, progress=progress)
+    for warning in outcome.warnings:
+        write_note(warning.one_line())
+    written: tuple[str, ...] = ()
+    if output is not None:
+        written = write_plan(outcome.plan, output, emit=outcome.plan.feasible and not no_emit)
+    if json:
+        from rightslice.core.documents import to_jsonable  # noqa: PLC0415
+
+        write_json({**to_jsonable(outcome.plan), "timings": outcome.timings})
+    else:
+        write_text(_shown(outcome.plan, quiet=quiet))
+    if not quiet:
+        (write_note if json else _write_line)(_closing(workload, outcome.plan, output, written))
+    return 0 if outcome.plan.feasible else 1
+
+
+def _check(seed: int, risk: float, output: Path | None) -> None:
+    if seed < 0:
+        raise BadInputError(Diagnostic("RS0501", f"--seed {seed} is negative", hint="try --seed 0"))
+    if not 0.0 < risk < 1.0:
+        raise BadInputError(Diagnostic("RS0501", f"--risk {risk:g} is not between 0 and 1", hint="try --risk 0.05"))
+    if output is not None and output.exists() and not output.is_dir():
+        hint = "name a folder after -o"
+        raise BadInputError(Diagnostic("RS0407", "exists and is not a folder", Location(str(output)), hint))
+
+
+def _shown(plan: Plan, *, quiet: bool) -> str:
+    from rightslice.reporting.terminal import plan_brief, plan_text  # noqa: PLC0415 - rich
+
+    seen = terminal()
+    if quiet:
+        return plan_brief(plan, ascii_only=seen.ascii_only)
+    return plan_text(plan, width=seen.width, color=seen.color, ascii_only=seen.ascii_only)
+
+
+def _closing(workload: Path, plan: Plan, output: Path | None, written: tuple[str, ...]) -> str:
+    """`Wrote …` and `Next …`."""
+    if output is None:
+        return f"\nNext   rightslice plan {workload} -o out   writes the report{' and the manifests' * plan.feasible}"
+    manifests = [path for path in written if path.startswith("kubernetes/")]
+    names = [path for path in written if path not in manifests]
+    if manifests:
+        names.append(f"kubernetes/ ({len(manifests)} files; start with kubernetes/README.md)")
+    lines = [f"\nWrote  {'   '.join(names)}   in {output}"]
+    then = " · read kubernetes/README.md" if manifests else ""
+    lines.append(f"Next   open {output / 'report.html'}{then}")
+    return "\n".join(lines)
+
+
+def _write_line(text: str) -> None:
+    from rightslice.core.text import visible  # noqa: PLC0415
+
+    write_text("\n".join(visible(line) for line in text.split("\n")) + "\n")

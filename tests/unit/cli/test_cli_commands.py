@@ -1,0 +1,250 @@
+"""The commands against stand-in use cases: one JSON document, exit codes, where each word goes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from rightslice.core.documents import to_jsonable
+from rightslice.core.errors import BadInputError, Diagnostic, Location, OutsideError
+from rightslice.core.plan import Bound, MonthlyCost, Plan, Pool, Purchase, Verification
+from rightslice.ui.cli.main import main
+
+PLAN = Plan(
+    name="shop",
+    feasible=True,
+    reproducible=True,
+    seed=3,
+    environment="production",
+    objective="cost",
+    monthly_usd=MonthlyCost(7401.0, 6930.0, 7880.0, "2026-08-03", "exact", 7401.0),
+    usd_per_million_input_tokens=None,
+    usd_per_million_output_tokens=None,
+    slo_probability=0.97,
+    binding_slo=None,
+    pools=(
+        Pool(
+            "p", "gcp", "us-central1", "gke", "g2-standard-12", "L4", 1, 2, 2, Purchase("on_demand", "list"), 1.0,
+            "2026-08-03", "exact", "none", (),
+        ),
+    ),
+    models=(),
+    pipelines=(),
+    placements=(),
+    autoscaling=(),
+    verification=Verification(3, 60, 58, 60.0, 100, 100, 0, 0.987, 1),
+    bound=Bound(7401.0, 0.0),
+    baseline=None,
+    rejected=(),
+    alternatives=(),
+    requests_to_make=(),
+    warnings=(),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    plan: Plan
+    timings: dict[str, float]
+    warnings: tuple[Diagnostic, ...]
+
+
+class Planning:
+    """Stands in for the planning use case; remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.plan = PLAN
+        self.asked: dict[str, Any] = {}
+        self.failure: BaseException | None = None
+
+    def plan_workload(self, path: Path, *, seed: int, risk: float, progress: Callable[[str], None]) -> Outcome:
+        self.asked = {"path": path, "seed": seed, "risk": risk}
+        progress("thinking")
+        if self.failure:
+            raise self.failure
+        return Outcome(self.plan, {"total_cpu_s": 1.5}, (Diagnostic("RS0304", "no load", severity="warn"),))
+
+    def write_plan(self, plan: Plan, folder: Path, *, emit: bool) -> tuple[str, ...]:
+        self.asked |= {"folder": folder, "emit": emit}
+        more = ("kubernetes/README.md", "kubernetes/base/a.yaml") if emit else ()
+        return ("plan.json", "report.html", *more)
+
+
+@pytest.fixture
+def planning(monkeypatch: pytest.MonkeyPatch) -> Planning:
+    stand_in, module = Planning(), ModuleType("rightslice.app.planning")
+    module.plan_workload = stand_in.plan_workload  # type: ignore[attr-defined]
+    module.write_plan = stand_in.write_plan  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "rightslice.app.planning", module)
+    return stand_in
+
+
+Captured = pytest.CaptureFixture[str]
+
+
+def test_json_is_one_document_with_timings_and_nothing_else(planning: Planning, capsys: Captured) -> None:
+    assert main(["plan", "w.yaml", "--json", "--seed", "3", "--risk", "0.1"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {**to_jsonable(PLAN), "timings": {"total_cpu_s": 1.5}}
+    assert "warn[RS0304]" in err
+    assert "thinking" not in err
+    assert planning.asked == {"path": Path("w.yaml"), "seed": 3, "risk": 0.1}
+
+
+def test_without_o_nothing_is_written_and_the_next_step_is_named(planning: Planning, capsys: Captured) -> None:
+    assert main(["plan", "w.yaml"]) == 0
+    out = capsys.readouterr().out
+    assert "$7,401 / month" in out
+    assert "Next   rightslice plan w.yaml -o out" in out
+    assert "folder" not in planning.asked
+
+
+def test_what_was_written_is_listed(planning: Planning, capsys: Captured, tmp_path: Path) -> None:
+    assert main(["plan", "w.yaml", "-o", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "Wrote  plan.json   report.html   kubernetes/ (2 files; start with kubernetes/README.md)" in out
+    assert f"open {tmp_path}/report.html" in out
+    main(["plan", "w.yaml", "-o", str(tmp_path), "--no-emit", "--json"])
+    assert planning.asked["emit"] is False
+    out, err = capsys.readouterr()
+    json.loads(out)
+    assert "Wrote  plan.json   report.html   in" in err
+
+
+def test_quiet_prints_three_lines(planning: Planning, capsys: Captured) -> None:
+    assert main(["plan", "w.yaml", "--quiet"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["DEPLOY", "COST", "SLO"]
+
+
+def test_a_no_is_exit_code_1_and_still_an_answer(planning: Planning, capsys: Captured) -> None:
+    planning.plan = replace(PLAN, feasible=False, pools=(), monthly_usd=None, verification=None)
+    assert main(["plan", "w.yaml", "-o", "somewhere"]) == 1
+    assert "No deployment meets this workload" in capsys.readouterr().out
+    assert planning.asked["emit"] is False
+    assert main(["plan", "w.yaml", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["feasible"] is False
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "said"),
+    [
+        (
+            BadInputError(
+                [Diagnostic("RS0312", "unknown accelerator", Location("w.yaml", 12, 28), "did you mean L4?")]
+            ),
+            2,
+            "error[RS0312] w.yaml:12:28: unknown accelerator (did you mean L4?)",
+        ),
+        (OutsideError("RS0401", "the cluster is away"), 3, "error[RS0401] the cluster is away"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (ValueError("bad\nthing"), 2, "error[RS9001] unexpected failure: ValueError: bad thing (please report"),
+        (BrokenPipeError(), 0, ""),
+    ],
+)
+def test_every_failure_is_a_line_and_an_exit_code(
+    planning: Planning, capsys: Captured, failure: BaseException, code: int, said: str
+) -> None:
+    planning.failure = failure
+    assert main(["plan", "w.yaml"]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(said)
+    assert "Traceback" not in err
+
+
+def test_a_failure_under_json_is_one_document_too(planning: Planning, capsys: Captured) -> None:
+    planning.failure = BadInputError([Diagnostic("RS0312", "unknown", Location("w.yaml", 2, 3), "try L4")] * 2)
+    assert main(["plan", "w.yaml", "--json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["code"] == "RS0312"
+    assert error["location"] == {"file": "w.yaml", "line": 2, "column": 3}
+    assert [d["slug"] for d in error["diagnostics"]] == ["accelerator.unknown"] * 2
+
+
+def test_the_traceback_is_for_those_who_ask(
+    planning: Planning, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RIGHTSLICE_DEBUG", "1")
+    planning.failure = ZeroDivisionError("x")
+    assert main(["plan", "w.yaml"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("tokens", "said"),
+    [
+        (["plna"], 'error[RS0503] unknown command "plna". Did you mean "plan"?'),
+        (["plan"], "error[RS0503] WORKLOAD is missing (see rightslice plan --help)"),
+        (["plan", "w", "--sed", "1"], "error[RS0503] unknown option: --sed. Did you mean --seed?"),
+        (["plan", "w", "--seed", "x"], 'error[RS0501] invalid value for --seed: unable to convert "x"'),
+        (["plan", "w", "x"], "error[RS0503] unexpected argument: x"),
+        (["plan", "w", "-o"], "error[RS0503] -o needs a value"),
+        (["plan", "w", "--risk", "1"], "error[RS0501] --risk 1 is not between 0 and 1"),
+        (["plan", "w", "--seed", "-1"], "error[RS0501] --seed -1 is negative"),
+        (["plan", "w", "-o", __file__], f"error[RS0407] {__file__}: exists and is not a folder"),
+        (["size", "m", "--dtype", "bf61"], 'error[RS0501] invalid value "bf61" for --dtype.'),
+        (["size", "m", "--sequences", "0"], "error[RS0501] --sequences 0 is too small"),
+        (["catalog", "gpus"], 'error[RS0503] unknown command "gpus". Available commands: accelerators, machines'),
+        (["init", "--name", "A B"], 'error[RS0303] "A B" is not a usable name'),
+        (["simulate", "plan.json"], 'error[RS0503] unknown command "simulate".'),
+    ],
+)
+def test_mistakes_on_the_command_line(tokens: list[str], said: str, capsys: Captured) -> None:
+    assert main(tokens) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(said)
+    assert err.count("\n") == 1
+
+
+def test_init_writes_a_file_that_is_not_overwritten_unasked(tmp_path: Path, capsys: Captured) -> None:
+    file = tmp_path / "workload.yaml"
+    assert main(["init", str(file), "--name", "shop"]) == 0
+    assert "name: shop" in file.read_text()
+    file.write_text("mine")
+    assert main(["init", str(file)]) == 2
+    assert file.read_text() == "mine"
+    assert "--force" in capsys.readouterr().err
+    assert main(["init", str(file), "--force"]) == 0
+    assert main(["init", "-"]) == 0
+    assert capsys.readouterr().out == file.read_text()
+
+
+@pytest.mark.parametrize("tokens", [["schema"], ["schema", "--plan"], ["schema", "--json"]])
+def test_schema_is_one_json_document(tokens: list[str], capsys: Captured) -> None:
+    assert main(tokens) == 0
+    assert json.loads(capsys.readouterr().out)["$schema"].startswith("https://json-schema.org/")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    columns: tuple[str, ...]
+    rows: tuple[dict[str, object], ...]
+    notes: tuple[str, ...]
+
+
+def test_catalog_passes_its_filters_on_and_prints_rows(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, dict[str, object]]] = []
+
+    def catalogue_table(kind: str, **filters: object) -> Table:
+        asked.append((kind, filters))
+        return Table(("name", "gib"), ({"name": "L4", "gib": 22.5},), ("a note",))
+
+    module = ModuleType("rightslice.app.catalogue")
+    module.catalogue_table = catalogue_table  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "rightslice.app.catalogue", module)
+    assert main(["catalog", "machines", "--provider", "gcp", "--search", "g2", "--json"]) == 0
+    expected = {"table": "machines", "rows": [{"name": "L4", "gib": 22.5}], "notes": ["a note"]}
+    assert json.loads(capsys.readouterr().out) == expected
+    assert asked == [("machines", {"provider": "gcp", "region": None, "accelerator": None, "search": "g2"})]
+    for kind in ("accelerators", "models", "engines", "platforms", "mig"):
+        assert main(["catalog", kind]) == 0
+        assert asked[-1][0] == kind
+    assert "L4" in capsys.readouterr().out

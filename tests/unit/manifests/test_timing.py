@@ -1,0 +1,37 @@
+"""Start-up budgets and orderly stops."""
+
+from __future__ import annotations
+
+import pytest
+
+from rightslice.core.estimate import Estimate
+from rightslice.manifests.timing import Shutdown, shutdown, startup_budget_s
+
+
+@pytest.mark.parametrize(
+    ("weights_bytes", "budget_s"),
+    [(0, 600), (60_000_000_000, 600), (140_000_000_000, 1000), (141_000_000_000, 1010), (1_342_000_000_000, 7010)],
+)
+def test_budget_is_weights_at_200_mb_per_second_and_five_minutes(weights_bytes: int, budget_s: int) -> None:
+    assert startup_budget_s(weights_bytes) == budget_s
+
+
+@pytest.mark.parametrize(
+    ("high_ms", "notice_s", "expected"),
+    [
+        (None, None, Shutdown(15, 45, 15)),
+        (8_000.0, None, Shutdown(15, 45, 15)),
+        (60_000.0, None, Shutdown(15, 120, 15)),
+        (9e6, None, Shutdown(15, 600, 15)),
+        (60_000.0, 120.0, Shutdown(5, 110, 5)),
+        (8_000.0, 120.0, Shutdown(15, 45, 15)),
+        (8_000.0, 15.0, Shutdown(5, 5, 5)),
+    ],
+)
+def test_drain_follows_the_longest_requests_within_the_notice(
+    high_ms: float | None, notice_s: float | None, expected: Shutdown
+) -> None:
+    e2e = Estimate(high_ms / 2, high_ms / 4, high_ms, "measured") if high_ms else None
+    found = shutdown(e2e, notice_s)
+    assert found == expected
+    assert notice_s is None or found.grace_s <= notice_s
