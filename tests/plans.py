@@ -286,5 +286,11 @@ def uniform_slices() -> Plan:
     return plan("search", (on,), (embed,), (placed(on, 0, 0, *tenants),))
 
 
+def voice_uniform() -> Plan:
+    """The speech pipeline on GKE's own GPU stack: one node pool for whole GPUs, one for slices."""
+    made = voice()
+    return replace(made, pools=(replace(made.pools[0], platform="gke"),))
+
+
 GOLDEN = {"voice": voice, "large-llm": large_llm, "custom-memory": custom_memory}
-EVERY = {**GOLDEN, "two-nodes": two_nodes, "uniform-slices": uniform_slices}
+EVERY = {**GOLDEN, "two-nodes": two_nodes, "uniform-slices": uniform_slices, "voice-uniform": voice_uniform}

@@ -44,7 +44,7 @@ def _optimistic_usd(question: Question, chosen: Found, accelerator: str) -> floa
     narrowed = _only(question, accelerator)
     if {option.model for option in narrowed.options.values()} != {need.name for need in question.needs}:
         return None
-    proposal = State.optimistic(narrowed, chosen.state.slowdown).proposal()
+    proposal = State.optimistic(narrowed, chosen.state.slowdown).proposal
     return proposal.packing.usd_per_hour if proposal.feasible else None
 
 

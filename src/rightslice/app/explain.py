@@ -60,7 +60,7 @@ def plan_document(answer: Answer, evidence: Evidence) -> Plan:
         slo_probability=evidence.probability,
         binding_slo=f"{tightest.subject} {tightest.slo.name}" if tightest else None,
         pools=made.pools,
-        models=planned_models(question.needs, made, answer.found.state.demands(), evidence),
+        models=planned_models(question.needs, made, answer.found.state.demands, evidence),
         pipelines=planned_pipelines(question.needs, evidence),
         placements=made.placements,
         autoscaling=(),
@@ -183,7 +183,7 @@ def _too_risky(answer: Answer, evidence: Evidence) -> Binding | None:
 
 
 def _bound(answer: Answer, cost: MonthlyCost) -> Bound:
-    lowest = answer.found.first.packing.bound_usd_per_hour * answer.hours
+    lowest = answer.found.first.proposal.packing.bound_usd_per_hour * answer.hours
     gap = (cost.value - lowest) / lowest if lowest > 0 else 0.0
     return Bound(lowest, max(gap, 0.0))
 
@@ -192,7 +192,7 @@ def _again(answer: Answer, keep: Callable[[str], bool], needs: tuple[Need, ...] 
     """The same rates and loads with only the options whose key passes `keep`."""
     state = answer.found.state
     options = tuple(option for key, option in answer.question.options.items() if keep(key))
-    return propose(needs or answer.question.needs, options, state.rates, state.demands(), answer.question.market)
+    return propose(needs or answer.question.needs, options, state.rates, state.demands, answer.question.market)
 
 
 def _baseline(answer: Answer, cost: MonthlyCost) -> Baseline | None:

@@ -9,10 +9,10 @@ from statistics import NormalDist
 import numpy as np
 
 from rightslice.app.scenarios import Slowdown
-from rightslice.app.search import Question, run
+from rightslice.app.search import Question, counts_of, run
 from rightslice.core.estimate import Estimate, Provenance, least_trusted
 from rightslice.core.plan import SloResult, Verification
-from rightslice.core.results import ClassResult, Distribution, PipelineResult, SimulationResult, SloOutcome
+from rightslice.core.results import ClassResult, Distribution, PipelineResult, SimulationResult, SloOutcome, percentile
 from rightslice.core.rng import generator
 from rightslice.core.slo import SloMetric
 from rightslice.optimization.evidence import Evidence, ModelEvidence, PipelineEvidence
@@ -46,9 +46,10 @@ def drawn(seed: int, number: int) -> Slowdown:
 
 def judge(question: Question, proposal: Proposal, rounds: int, seed: int) -> Evidence:
     """Nominal results with their spread over DRAWS draws of prediction error; probability = share that keeps all."""
-    nominal = run(question, proposal, at_quantile(0.0))
+    counts = counts_of(proposal)
+    nominal = run(question, counts, at_quantile(0.0))
     draws = DRAWS if any(result.requests for result in nominal) else 0
-    repeats = [run(question, proposal, drawn(seed, number)) for number in range(draws)]
+    repeats = [run(question, counts, drawn(seed, number)) for number in range(draws)]
     met = sum(all(r.slos_met and r.failed == 0 for r in results) for results in repeats)
     provenance = _provenance(question, proposal)
     requests = [result.requests for result in nominal]
@@ -142,16 +143,10 @@ def _slo(subject: str, outcome: SloOutcome, distribution: Distribution | None) -
     return SloResult(
         subject=subject,
         slo=outcome.slo,
-        predicted_ms=_at(distribution, outcome.slo.share) if distribution else 0.0,
+        predicted_ms=percentile(distribution, outcome.slo.share) if distribution else 0.0,
         achieved_share=outcome.achieved_share,
         met=outcome.met,
     )
-
-
-def _at(distribution: Distribution, share: float) -> float:
-    """The known percentile nearest to `share`."""
-    known = ((0.5, distribution.p50), (0.95, distribution.p95), (0.99, distribution.p99))
-    return min(known, key=lambda pair: abs(pair[0] - share))[1]
 
 
 def _worst_of_each(slos: Sequence[SloResult]) -> tuple[SloResult, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +35,7 @@ from rightslice.traffic.traces import Trace, read_trace
 
 PLANNED_ENGINES = ("vllm",)
 """Engines whose performance is modelled; the others in `fleet.engines` are reported as not considered."""
-RISK_STEPS = (0.0, 0.35, 0.7)
+RISK_STEPS = (0.0, 0.3, 0.6, 0.9, 1.2)
 """Standard deviations added to the design quantile, in turn, until the draws keep the objectives often enough."""
 
 
@@ -168,10 +169,13 @@ def _answer(
     seed_and_risk: tuple[int, float],
     progress: Callable[[str], None],
 ) -> Answer:
-    """Search at the quantile of error that `risk` asks for; raise it until the draws agree or nothing is left."""
+    """Search with times at a quantile of their error; raise it until the draws keep `risk` or nothing is left.
+
+    Errors of k models are independent, so the first quantile is that of `risk` over sqrt(k): their sum's.
+    """
     seed, risk = seed_and_risk
-    z = NormalDist().inv_cdf(1.0 - risk)
-    uncertain = any(sigma(option) > 0 for option in question.options.values())
+    uncertain = {option.model for option in question.options.values() if sigma(option) > 0}
+    z = NormalDist().inv_cdf(1.0 - risk) / math.sqrt(max(1, len(uncertain)))
     best: Answer | None = None
     for extra in RISK_STEPS if uncertain else RISK_STEPS[:1]:
         found = search(question, at_quantile(z + extra), progress)

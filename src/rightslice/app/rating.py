@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from rightslice.app.scenarios import open_classes, server
 from rightslice.core.rates import Rate
-from rightslice.core.rng import generator
 from rightslice.core.slo import Slo
 from rightslice.optimization.needs import LengthSample, Need
 from rightslice.optimization.options import Option
@@ -18,8 +17,7 @@ from rightslice.performance.ceiling import rate_ceiling, stage_rate_ceiling
 from rightslice.performance.costs import PS_PER_S, StepCosts
 from rightslice.performance.unloaded import UnloadedTimes, unloaded_times
 from rightslice.simulation.run import simulate
-from rightslice.simulation.scenario import OpenClass, Scenario
-from rightslice.traffic.arrivals import Arrivals
+from rightslice.simulation.scenario import Scenario
 from rightslice.traffic.traces import Trace
 
 BISECTIONS = 7
@@ -110,15 +108,14 @@ def simulated_rate(
     traces: Mapping[str, Trace],
     *,
     at_most_per_s: float,
-    budget_s: float | None = None,
 ) -> Rate:
-    """The largest rate of one of `replicas` replicas at which every objective (or the stage's budget) holds."""
+    """The largest rate of one of `replicas` replicas at which every objective of the model's classes holds."""
     built = server(option, option.key, replicas, slowdown)
     low, high = 0.0, at_most_per_s
     for _ in range(BISECTIONS):
         middle = (low + high) / 2.0
-        classes = _offered(need, middle * replicas, traces, budget_s)
         horizon_s = _span_s(middle * replicas)
+        classes = open_classes(need, horizon_s, traces, 0, middle * replicas)
         result = simulate(Scenario((built,), classes, (), horizon_s, 0, horizon_s * 0.1))
         if result.slos_met and result.failed == 0:
             low = middle
@@ -130,31 +127,3 @@ def simulated_rate(
 
 def _span_s(rate_per_s: float) -> float:
     return max(RATING_REQUESTS / max(rate_per_s, 1e-6), 60.0)
-
-
-def _offered(
-    need: Need, rate_per_s: float, traces: Mapping[str, Trace], budget_s: float | None
-) -> tuple[OpenClass, ...]:
-    """The model's own classes at that rate, or a pipeline stage's requests as a Poisson stream with a median budget."""
-    span_s = _span_s(rate_per_s)
-    if budget_s is None:
-        return open_classes(need, span_s, traces, 0, rate_per_s)
-    return (_stage_stream(need, rate_per_s, span_s, need.samples, budget_s),)
-
-
-def _stage_stream(
-    need: Need, rate_per_s: float, span_s: float, samples: Sequence[LengthSample], budget_s: float
-) -> OpenClass:
-    rng = generator(0, "stage-rating", need.name)
-    times = np.sort(rng.uniform(0.0, span_s, rng.poisson(rate_per_s * span_s)))
-    count = len(times)
-    pick = np.arange(count)
-    inputs = samples[0].input_tokens if samples else np.ones(1, dtype=np.int64)
-    outputs = samples[0].output_tokens if samples else np.ones(1, dtype=np.int64)
-    arrivals = Arrivals(
-        np.rint(times * PS_PER_S).astype(np.int64),
-        np.zeros(count, dtype=np.int32),
-        inputs[pick % len(inputs)],
-        outputs[pick % len(outputs)],
-    )
-    return OpenClass(need.name, "stage", arrivals, (Slo("e2e", budget_s, 0.5),))

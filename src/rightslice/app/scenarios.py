@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from rightslice.core.rng import generator
 from rightslice.optimization.needs import Need, stage_lengths
 from rightslice.optimization.options import Option
-from rightslice.optimization.propose import Proposal
 from rightslice.performance.costs import StepCosts
 from rightslice.simulation.scenario import ClosedPipeline, LlmServer, OpenClass, Scenario, StageLengths, StageServer
 from rightslice.spec.workload import Pipeline, Users, Workload
@@ -98,14 +97,14 @@ def _population(pipeline: Pipeline, name: str, users: Users, needs: Sequence[Nee
 
 
 def servers(
-    proposal: Proposal, options: Mapping[str, Option], slowdown: Slowdown
+    counts: Mapping[str, int], options: Mapping[str, Option], slowdown: Slowdown
 ) -> tuple[LlmServer | StageServer, ...]:
-    """Every replica set of the proposal that receives requests, its times scaled by `slowdown`."""
-    built = []
-    for (pool, key), replicas in sorted(proposal.packing.replicas.items()):
-        if replicas > 0 and options[key].costs is not None:
-            built.append(server(options[key], f"{pool}/{key}", replicas, slowdown(options[key])))
-    return tuple(built)
+    """Every replica set that receives requests, by option, its times scaled by `slowdown`."""
+    return tuple(
+        server(options[key], key, replicas, slowdown(options[key]))
+        for key, replicas in sorted(counts.items())
+        if replicas > 0 and options[key].costs is not None
+    )
 
 
 def server(option: Option, deployment: str, replicas: int, slowdown: float) -> LlmServer | StageServer:

@@ -6,28 +6,33 @@ no proposal ever uses could not have won. See docs/adr/0002.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 from rightslice.app.rating import ceiling, fastest_s, simulated_rate
 from rightslice.app.scenarios import Load, Slowdown, scenarios, servers
 from rightslice.core.rates import Rate, RateTable
-from rightslice.core.results import PipelineResult, SimulationResult
+from rightslice.core.results import SimulationResult, percentile
 from rightslice.optimization.needs import Need, PipelineShare
 from rightslice.optimization.options import Option
-from rightslice.optimization.propose import Market, Proposal, propose
+from rightslice.optimization.propose import Market, Proposal, propose, repack
 from rightslice.simulation.run import simulate
 from rightslice.traffic.traces import Trace
 
 MAX_ROUNDS = 40
 STEP_DOWN = 0.95
 """A rate that has just been refuted falls at least to this share of itself."""
-BUDGET_STEP = 0.7
-"""Share of a stage's avoidable delay that a tightened budget leaves."""
+JUST_BELOW = 1.0 - 1e-6
+"""Turns a knob just past the point where the present packing no longer satisfies it."""
+LEAST_LOAD = 0.02
 AT_BEST = 1.02
 """A stage within 2 % of its fastest option cannot be tightened."""
 TIE_USD_PER_HOUR = 1e-3
-"""Added to what a tightening costs, so that among free ones the largest saving wins."""
+"""A packing that is cheaper by less than this is not cheaper."""
+LEAST_SAVED_S = 1e-3
+"""Less delay saved than this counts as none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,57 +52,67 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The end of one search. `results` is one simulation per population; empty when nothing could be proposed.
-
-    `first` is the optimistic proposal, whose bound no plan of this kind undercuts.
-    """
+    """The end of one search: the proposal, the state it came from, the first state (whose bound no plan undercuts)."""
 
     proposal: Proposal
-    first: Proposal
     state: State
-    results: tuple[SimulationResult, ...]
+    first: State
     rounds: int
-    verified: bool
+
+    @property
+    def verified(self) -> bool:
+        """Whether the simulation keeps every objective."""
+        return self.proposal.feasible and _kept(self.results)
+
+    @property
+    def results(self) -> tuple[SimulationResult, ...]:
+        """The simulation of the proposal, times at the quantile that was searched."""
+        return self.state.simulated(counts_of(self.proposal)) if self.proposal.feasible else ()
 
 
 def search(
     question: Question, slowdown: Slowdown, progress: Callable[[str], None], max_rounds: int = MAX_ROUNDS
 ) -> Found:
     """Run the loop with every option's times scaled by `slowdown`."""
-    state = State.optimistic(question, slowdown)
-    first = proposal = state.proposal()
-    for number in range(1, max_rounds + 1):
-        if not proposal.feasible:
-            return Found(proposal, first, state, (), number, verified=False)
-        results = run(question, proposal, slowdown)
-        requests = sum(result.requests for result in results)
-        progress(f"round {number}: {proposal.packing.usd_per_hour:,.2f} USD/h, {requests:,} requests simulated")
-        tighter = None if _kept(results) else state.tightened(proposal, results)
-        if tighter is None or number == max_rounds:
-            return Found(proposal, first, state, results, number, verified=_kept(results))
-        state, proposal = tighter, tighter.proposal()
-    raise ValueError("max_rounds is at least 1")
+    first = state = State.optimistic(question, slowdown)
+    rounds = 0
+    while state.proposal.feasible and rounds < max_rounds:
+        rounds += 1
+        requests = sum(result.requests for result in state.results)
+        progress(f"round {rounds}: {state.usd_per_hour:,.2f} USD/h, {requests:,} requests simulated")
+        if state.verified:
+            return Found(pruned(state), state, first, rounds)
+        tighter = state.tightened()
+        if tighter is None:
+            break
+        state = tighter
+    return Found(state.proposal, state, first, rounds)
 
 
-def run(question: Question, proposal: Proposal, slowdown: Slowdown) -> tuple[SimulationResult, ...]:
-    """Simulate a proposal under every population."""
-    built = servers(proposal, question.options, slowdown)
+def run(question: Question, counts: Mapping[str, int], slowdown: Slowdown) -> tuple[SimulationResult, ...]:
+    """Simulate replica counts by option under every population; nothing to do without traffic."""
+    built = servers(counts, question.options, slowdown)
+    if not built:
+        return ()
     return tuple(simulate(scenario) for scenario in scenarios(question.load, built))
 
 
-def _kept(results: Sequence[SimulationResult]) -> bool:
-    return all(result.slos_met and result.failed == 0 for result in results)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class State:
-    """Rates of options and latency budgets of pipeline stages (by pipeline and model). Both only fall."""
+    """What is believed about rates: ceilings, lowered by three kinds of knobs that the results turn.
+
+    `budgets_s`: (pipeline, model) -> seconds per visit; options that are slower when idle are out. `loads`: model ->
+    share of the ceiling that its pipeline stages may be loaded to. `refuted`: option -> simulated rate of its model's
+    own classes. `memo` keeps ceilings and simulations of all states of one search.
+    """
 
     question: Question
     slowdown: Slowdown
     fastest_s: Mapping[str, float]
-    rates: RateTable
     budgets_s: Mapping[tuple[str, str], float]
+    loads: Mapping[str, float]
+    refuted: Mapping[str, Rate]
+    memo: dict[object, Any]
 
     @classmethod
     def optimistic(cls, question: Question, slowdown: Slowdown) -> State:
@@ -111,23 +126,31 @@ class State:
             for need in question.needs
             for share in need.shares
         }
-        state = cls(question, slowdown, fastest, RateTable(), budgets)
-        for need in question.needs:
-            state.rates.update(state.ceilings(need))
-        return state
+        loads = {need.name: 1.0 for need in question.needs if need.shares}
+        return cls(question, slowdown, fastest, budgets, loads, {}, {})
 
-    def ceilings(self, need: Need) -> dict[str, Rate]:
-        """Optimistic rates of a model's options under its present budget, where lower than what is known."""
-        budget = min((self.budgets_s[share.pipeline.name, need.name] for share in need.shares), default=None)
-        lower = {}
-        for option in self.question.options_of(need.name):
-            new = ceiling(need, option, self.slowdown(option), budget)
-            old = self.rates.rates.get(option.key)
-            if old is None or new.requests_per_s < old.requests_per_s:
-                lower[option.key] = new
-        return lower
+    @cached_property
+    def rates(self) -> RateTable:
+        """Option -> requests/s of one replica."""
+        table = {}
+        for need in self.question.needs:
+            budgets = [self.budgets_s[share.pipeline.name, need.name] for share in need.shares]
+            for option in self.question.options_of(need.name):
+                most = self._ceiling(need, option, min(budgets, default=None))
+                most = replace(most, requests_per_s=most.requests_per_s * self.loads.get(need.name, 1.0))
+                known = self.refuted.get(option.key, most)
+                table[option.key] = min(most, known, key=lambda rate: rate.requests_per_s)
+        return RateTable(table)
 
-    def demands(self) -> dict[str, float]:
+    def _ceiling(self, need: Need, option: Option, budget_s: float | None) -> Rate:
+        key = ("ceiling", option.key, budget_s)
+        if key not in self.memo:
+            self.memo[key] = ceiling(need, option, self.slowdown(option), budget_s)
+        found: Rate = self.memo[key]
+        return found
+
+    @cached_property
+    def demands(self) -> Mapping[str, float]:
         """Requests/s per model: its own planned rate, and the heaviest population of its pipelines."""
         return {
             need.name: need.planned_rate_per_s
@@ -141,77 +164,171 @@ class State:
         response_s = max(min(_limit_s(share), spent), 1e-3)
         return share.users.concurrent / (share.users.think_time + response_s)
 
+    @cached_property
     def proposal(self) -> Proposal:
         """The cheapest packing under this state."""
         options = tuple(self.question.options.values())
-        return propose(self.question.needs, options, self.rates, self.demands(), self.question.market)
+        return propose(self.question.needs, options, self.rates, self.demands, self.question.market)
 
-    def tightened(self, proposal: Proposal, results: Sequence[SimulationResult]) -> State | None:
-        """A state that rules the refuted proposal out; None when nothing is left to tighten."""
-        rates = dict(self.rates.rates)
+    @property
+    def results(self) -> tuple[SimulationResult, ...]:
+        """The simulation of the proposal."""
+        return self.simulated(counts_of(self.proposal))
+
+    def simulated(self, counts: Mapping[str, int]) -> tuple[SimulationResult, ...]:
+        """Simulate replica counts by option; equal counts are simulated once."""
+        key = ("run", frozenset(counts.items()))
+        if key not in self.memo:
+            self.memo[key] = run(self.question, counts, self.slowdown)
+        found: tuple[SimulationResult, ...] = self.memo[key]
+        return found
+
+    @property
+    def verified(self) -> bool:
+        """Whether the proposal keeps every objective and loses no request."""
+        return self.proposal.feasible and _kept(self.results)
+
+    @property
+    def usd_per_hour(self) -> float:
+        """Cost of the proposal."""
+        return self.proposal.packing.usd_per_hour
+
+    def tightened(self) -> State | None:
+        """A state that rules this proposal out; None when nothing is left to tighten."""
+        lower = {}
         for need in self.question.needs:
-            if _missed(need, results):
-                rates.update(self._refuted(need, proposal))
-        state = replace(self, rates=RateTable(rates)) if rates != self.rates.rates else None
-        for result in results:
-            for pipeline in result.pipelines:
-                if any(not outcome.met for outcome in pipeline.outcomes):
-                    state = (state or self).with_cheapest_stage(pipeline, proposal) or state
-        return state
+            if _missed(need, self.results):
+                lower.update(self._refuted(need))
+        if lower:
+            return replace(self, refuted={**self.refuted, **lower})
+        return self._best_turn() if _late_s(self.results) > 0 else None
 
-    def _refuted(self, need: Need, proposal: Proposal) -> dict[str, Rate]:
-        """Simulated rates of the options in use."""
+    def _refuted(self, need: Need) -> dict[str, Rate]:
+        """Simulated rates of the options in use, all below what they were taken for."""
         return {
-            key: self._simulated(need, key, replicas, STEP_DOWN * self.rates[key].requests_per_s, None)
-            for key, replicas in self._used(need, proposal)
+            key: simulated_rate(
+                need,
+                self.question.options[key],
+                replicas,
+                self.slowdown(self.question.options[key]),
+                self.question.traces,
+                at_most_per_s=STEP_DOWN * self.rates[key].requests_per_s,
+            )
+            for key, replicas in self._used(need).items()
         }
 
-    def _used(self, need: Need, proposal: Proposal) -> list[tuple[str, int]]:
-        counts: dict[str, int] = {}
-        for (_, key), replicas in sorted(proposal.packing.replicas.items()):
-            if replicas > 0 and self.question.options[key].model == need.name and self.rates[key].requests_per_s > 0:
-                counts[key] = counts.get(key, 0) + replicas
-        return list(counts.items())
+    def _best_turn(self) -> State | None:
+        """The cheapest packing that one turn of one knob leads to and that saves delay; of equals, the one saving most.
 
-    def _simulated(self, need: Need, key: str, replicas: int, at_most: float, budget_s: float | None) -> Rate:
+        Going up in small steps of cost finds the cheap end of what works; a turn that saves nothing is a last resort.
+        """
+        late_s = _late_s(self.results)
+        ranked = []
+        for number, trial in enumerate(self._turns()):
+            saved_s = late_s - _late_s(trial.results)
+            ranked.append((saved_s < LEAST_SAVED_S, round(trial.usd_per_hour, 6), -saved_s, number, trial))
+        return min(ranked, key=lambda entry: entry[:4])[4] if ranked else None
+
+    def _turns(self) -> Iterator[State]:
+        for need in self.question.needs:
+            used = self._used(need)
+            for share in need.shares:
+                knob = (share.pipeline.name, need.name)
+                slowest = max((self._idle_s(need, key) for key in used), default=0.0)
+                if slowest > self.fastest_s[need.name] * AT_BEST:
+                    budget = min(self.budgets_s[knob], slowest) * JUST_BELOW
+                    yield from _feasible(replace(self, budgets_s={**self.budgets_s, knob: budget}))
+            capacity = sum(count * self.rates[key].requests_per_s for key, count in used.items())
+            if need.shares and capacity > 0:
+                load = self.loads[need.name] * min(self.demands[need.name] / capacity, 1.0) * JUST_BELOW
+                if load > LEAST_LOAD:
+                    yield from _feasible(replace(self, loads={**self.loads, need.name: load}))
+
+    def _idle_s(self, need: Need, key: str) -> float:
         option = self.question.options[key]
-        return simulated_rate(
-            need,
-            option,
-            replicas,
-            self.slowdown(option),
-            self.question.traces,
-            at_most_per_s=at_most,
-            budget_s=budget_s,
-        )
+        return fastest_s(need, option, self.slowdown(option))
 
-    def with_cheapest_stage(self, result: PipelineResult, proposal: Proposal) -> State | None:
-        """Give one stage less time: the one whose tightening costs least per second saved."""
-        best: tuple[float, State] | None = None
-        for name, stage_s in _stage_means(result).items():
-            fastest = self.fastest_s[name]
-            current = min(stage_s, self.budgets_s[result.name, name])
-            if current <= fastest * AT_BEST:
+    def _used(self, need: Need) -> dict[str, int]:
+        """Option -> replicas of one model in the proposal."""
+        counts = counts_of(self.proposal)
+        return {key: n for key, n in counts.items() if self.question.options[key].model == need.name}
+
+
+def _feasible(state: State) -> Iterator[State]:
+    if state.proposal.feasible:
+        yield state
+
+
+def pruned(state: State) -> Proposal:
+    """The proposal of `state` less what turns out not to be needed.
+
+    The tightening goes one knob at a time and can overshoot. Each replica of a model without a spare is taken away, or
+    moved to a smaller slice, as long as the simulation still keeps everything and the packing gets cheaper.
+    """
+    best = state.proposal
+    improved = True
+    while improved:
+        improved = False
+        for counts in _fewer(state, counts_of(best)):
+            trial = state.simulated(counts)
+            if not _kept(trial):
                 continue
-            budget = fastest + BUDGET_STEP * (current - fastest)
-            trial = self._with_budget(result.name, name, budget, proposal)
-            again = trial.proposal()
-            if again.feasible:
-                dearer = max(again.packing.usd_per_hour - proposal.packing.usd_per_hour, 0.0)
-                score = (dearer + TIE_USD_PER_HOUR) / (stage_s - budget)
-                best = min(best, (score, trial), key=lambda pair: pair[0]) if best else (score, trial)
-        return best[1] if best else None
+            packed = repack(state.question.needs, state.question.options, counts, state.question.market)
+            if packed.feasible and packed.packing.usd_per_hour < best.packing.usd_per_hour - TIE_USD_PER_HOUR:
+                best, improved = packed, True
+                break
+    return best
 
-    def _with_budget(self, pipeline: str, model: str, budget_s: float, proposal: Proposal) -> State:
-        budgets = {**self.budgets_s, (pipeline, model): budget_s}
-        state = replace(self, budgets_s=budgets, rates=RateTable(dict(self.rates.rates)))
-        need = next(n for n in self.question.needs if n.name == model)
-        state.rates.update(state.ceilings(need))
-        if need.samples:
-            for key, replicas in state._used(need, proposal):  # noqa: SLF001 - the same class
-                most = state.rates[key].requests_per_s
-                state.rates.update({key: state._simulated(need, key, replicas, most, budget_s)})  # noqa: SLF001
-        return state
+
+def counts_of(proposal: Proposal) -> dict[str, int]:
+    """Option -> replicas, over all pools."""
+    counts: dict[str, int] = {}
+    for (_, key), replicas in sorted(proposal.packing.replicas.items()):
+        if replicas > 0:
+            counts[key] = counts.get(key, 0) + replicas
+    return counts
+
+
+def _fewer(state: State, counts: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """`counts` with one replica less, or with one on a smaller slice of the same accelerator."""
+    options = state.question.options
+    for need in state.question.needs:
+        own = [key for key in counts if options[key].model == need.name]
+        total = sum(counts[key] for key in own)
+        for key in own if not need.spare else ():
+            if total > need.min_replicas:
+                yield _moved(counts, key, None)
+            smaller = [
+                other
+                for other in state.question.options_of(need.name)
+                if other.accelerator == options[key].accelerator
+                and other.gpus <= options[key].gpus
+                and other.device.memory_bytes * other.gpus < options[key].device.memory_bytes * options[key].gpus
+            ]
+            for other in sorted(smaller, key=lambda o: -o.device.memory_bytes * o.gpus):
+                yield _moved(counts, key, other.key)
+
+
+def _moved(counts: Mapping[str, int], source: str, target: str | None) -> dict[str, int]:
+    moved = {**counts, source: counts[source] - 1}
+    if target is not None:
+        moved[target] = moved.get(target, 0) + 1
+    return {key: count for key, count in moved.items() if count > 0}
+
+
+def _kept(results: Sequence[SimulationResult]) -> bool:
+    return all(result.slos_met and result.failed == 0 for result in results)
+
+
+def _late_s(results: Sequence[SimulationResult]) -> float:
+    """Seconds by which pipelines miss their end-to-end objectives, summed over populations."""
+    late = 0.0
+    for result in results:
+        for pipeline in result.pipelines:
+            for outcome in pipeline.outcomes:
+                if not outcome.met and pipeline.e2e_ms is not None:
+                    late += max(percentile(pipeline.e2e_ms, outcome.slo.share) / 1e3 - outcome.slo.at_most_s, 1e-3)
+    return late
 
 
 def _missed(need: Need, results: Sequence[SimulationResult]) -> bool:
@@ -227,15 +344,6 @@ def _loosest_s(share: PipelineShare, model: str, fastest: Mapping[str, float]) -
     """The pipeline's limit less the fastest possible other stages, for one visit."""
     others = sum(fastest[stage] for stage in share.pipeline.stages if stage != model)
     return (_limit_s(share) - others) / share.visits
-
-
-def _stage_means(result: PipelineResult) -> dict[str, float]:
-    """Mean seconds per visit of each stage, by model."""
-    means: dict[str, list[float]] = {}
-    for stage in result.per_stage:
-        if stage.e2e_ms is not None:
-            means.setdefault(stage.model, []).append(stage.e2e_ms.mean / 1e3)
-    return {name: sum(values) / len(values) for name, values in means.items()}
 
 
 def _limit_s(share: PipelineShare) -> float:

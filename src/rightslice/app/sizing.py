@@ -2,8 +2,50 @@
 
 from __future__ import annotations
 
-from rightslice.catalogue.accelerators import accelerators, device, resolve_accelerator
-from rightslice.catalogue.engines import engine
+from dataclasses import fields
+from typing import Any
+
+from rightslice.catalogue.accelerators import accelerators, device, resolve_device
+from rightslice.catalogue.hardware import Device
+from rightslice.catalogue.machines import machines
+from rightslice.catalogue.mig import geometry
 from rightslice.catalogue.models import resolve_model
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 from rightslice.memory.sizing import SizeReport, SizeRequest, size
+
+VENDOR = "nvidia"
+"""The ladder shows accelerators of the vendor whose engine images are emitted; any other can be asked for by name."""
+
+
+def size_model(source: str, *, accelerator: str | None = None, **asked: Any) -> SizeReport:
+    """Size one model. `asked` are the fields of SizeRequest. Raises BadInputError for unknown names and values."""
+    known = {field.name for field in fields(SizeRequest)}
+    if unknown := sorted(set(asked) - known):
+        raise TypeError(f"unknown argument {unknown[0]}")
+    request = SizeRequest(accelerator=accelerator, **asked)
+    seen = (_named(accelerator),) if accelerator else ladder()
+    return size(resolve_model(source), request, seen)
+
+
+def ladder() -> tuple[Device, ...]:
+    """Every whole accelerator that some machine of the catalogue has, smallest memory first."""
+    sold = {machine.accelerator for machine in machines() if machine.accelerator_count >= 1}
+    whole = [device(name) for name in sold if accelerators()[name].vendor == VENDOR]
+    return tuple(sorted(whole, key=lambda seen: (seen.memory_bytes, seen.name)))
+
+
+def _named(text: str) -> Device:
+    found = resolve_device(text)
+    try:
+        if found is not None:
+            return device(*found)
+    except KeyError:
+        table = geometry(found[0]) if found else None
+        names = [profile.name for profile in table.profiles] if table else []
+        hint = f"its profiles are {', '.join(names)}" if names else "it cannot be cut into MIG slices"
+        raise BadInputError(
+            Diagnostic("RS0317", f'unknown partition in "{text[:80]}"', hint=hint), "rightslice catalog mig"
+        ) from None
+    hint = did_you_mean(text, accelerators())
+    message = f'unknown accelerator "{text[:80]}"'
+    raise BadInputError(Diagnostic("RS0312", message, hint=hint), "rightslice catalog accelerators")

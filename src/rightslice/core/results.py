@@ -17,6 +17,12 @@ class Distribution:
     p99: float
 
 
+def percentile(distribution: Distribution, share: float) -> float:
+    """The known percentile nearest to `share`."""
+    known = ((0.5, distribution.p50), (0.95, distribution.p95), (0.99, distribution.p99))
+    return min(known, key=lambda pair: abs(pair[0] - share))[1]
+
+
 @dataclass(frozen=True, slots=True)
 class SloOutcome:
     """One objective and the share of requests that met it."""

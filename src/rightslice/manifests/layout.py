@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rightslice.catalogue.hardware import WHOLE
@@ -35,6 +35,22 @@ def node_layouts(plan: Plan, pool: Pool) -> tuple[NodeLayout, ...]:
         if all(gpus != seen for seen, _ in counted):
             counted.append((gpus, per_node.count(gpus)))
     return tuple(NodeLayout(gpus, nodes) for gpus, nodes in counted)
+
+
+def describe(gpus: Sequence[Cut]) -> str:
+    """`GPU 0: whole, GPU 1: 2 × 3g.40gb`."""
+    return ", ".join(
+        f"GPU {gpu}: " + (" + ".join(f"{count} × {profile}" for profile, count in sorted(cut.items())) or "whole")
+        for gpu, cut in enumerate(gpus)
+    )
+
+
+def capacity(plan: Plan, pool: Pool) -> Counter[str]:
+    """Partition -> how many the pool's GPUs make: whole GPUs, or instances of each profile."""
+    made: Counter[str] = Counter()
+    for cut in _cuts(plan, pool).values():
+        made.update(cut or {WHOLE: 1})
+    return made
 
 
 def has_spare(plan: Plan, deployment: Deployment) -> bool:

@@ -10,10 +10,10 @@ from typing import Final
 from rightslice.kube.names import safe_name
 from rightslice.kube.objects import Json, Metadata, Object, config_map, resource_quota
 from rightslice.kube.writer import dump
+from rightslice.manifests.clouds import cloud
 from rightslice.manifests.layout import Cut, NodeLayout, node_layouts
 from rightslice.manifests.view import PoolView, View, plan_labels
 
-OPERATOR_NAMESPACE: Final = "gpu-operator"
 CONFIG_KEY: Final = "config.yaml"
 DISABLED: Final = "all-disabled"
 
@@ -41,6 +41,12 @@ def named_layouts(view: View) -> tuple[NamedLayout, ...]:
     return tuple(found)
 
 
+def operator_namespace(view: View) -> str:
+    """Where the GPU Operator of this cluster lives."""
+    made = cloud(view.pools[0].pool.platform)
+    return made.operator_namespace if made else "gpu-operator"
+
+
 def config_map_name(view: View) -> str:
     """The ConfigMap of this plan; the GPU Operator reads one at a time."""
     return safe_name(f"mig-config-{view.namespace}")
@@ -58,7 +64,7 @@ def mig_config_map(view: View) -> Object | None:
     configurations: dict[str, Json] = {DISABLED: whole}
     configurations |= {named.name: _devices(named.layout.gpus) for named in layouts}
     text = dump({"version": "v1", "mig-configs": configurations})
-    metadata = Metadata(config_map_name(view), OPERATOR_NAMESPACE, plan_labels(view.plan.name))
+    metadata = Metadata(config_map_name(view), operator_namespace(view), plan_labels(view.plan.name))
     return config_map(metadata, {CONFIG_KEY: text})
 
 
@@ -69,7 +75,7 @@ def critical_pods_quota(view: View) -> Object:
     """
     classes: Json = ["system-node-critical", "system-cluster-critical"]
     scope: Object = {"scopeName": "PriorityClass", "operator": "In", "values": classes}
-    metadata = Metadata("gpu-operator-quota", OPERATOR_NAMESPACE, plan_labels(view.plan.name))
+    metadata = Metadata("gpu-operator-quota", operator_namespace(view), plan_labels(view.plan.name))
     return resource_quota(metadata, {"hard": {"pods": 100}, "scopeSelector": {"matchExpressions": [scope]}})
 
 
@@ -82,11 +88,3 @@ def _devices(gpus: Sequence[Cut]) -> list[Json]:
             entry["mig-devices"] = cut
         entries.append(entry)
     return entries
-
-
-def describe(gpus: Sequence[Cut]) -> str:
-    """`GPU 0: whole, GPU 1: 2 × 3g.40gb`."""
-    return ", ".join(
-        f"GPU {gpu}: " + (" + ".join(f"{count} × {profile}" for profile, count in sorted(cut.items())) or "whole")
-        for gpu, cut in enumerate(gpus)
-    )

@@ -90,8 +90,8 @@ def node_selector(unit: Unit) -> dict[str, str]:
     values = _label_values(unit)
     if len(values) == 1:
         found[view.platform.accelerator_label] = values[0]
-    if is_slice(unit.deployment) and view.platform.mig == "uniform-per-pool" and view.platform.partition_label:
-        found[view.platform.partition_label] = unit.deployment.partition
+    if view.profile and view.platform.partition_label:
+        found[view.platform.partition_label] = view.profile
     return found
 
 
@@ -238,7 +238,7 @@ def environment(unit: Unit) -> list[Json]:
 
 def secret_keys(unit: Unit) -> tuple[SecretKey, ...]:
     """The secrets that its variables come from."""
-    hub = (HUB_TOKEN,) if unit.launch.hub_token and unit.deployment.engine.args else ()
+    hub = (HUB_TOKEN,) if unit.launch.hub_token else ()
     return (*hub, *((unit.rule.key,) if unit.rule else ()))
 
 

@@ -42,7 +42,7 @@ def readme(view: View) -> str:
 def _summary(view: View) -> str:
     cost = view.plan.monthly_usd
     price = f" It costs {format_usd(cost.value)} a month at prices of {plain(cost.price_date)}." if cost else ""
-    nodes = sum(pool.pool.nodes for pool in view.pools)
+    nodes = sum(pool.nodes for pool in view.pools)
     return (
         f"Namespace `{view.namespace}`: {len(view.units)} workloads on {nodes} GPU nodes.{price} Every number here"
         " comes from the plan. To change one, change the workload and plan again, or patch it with your own overlay."

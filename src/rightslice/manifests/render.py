@@ -9,7 +9,7 @@ from rightslice.core.plan import Plan
 from rightslice.kube.names import safe_name
 from rightslice.kube.objects import Metadata, Object, identity, kustomization, namespace
 from rightslice.kube.writer import dump, dump_all
-from rightslice.manifests.nodepools import cloud
+from rightslice.manifests.clouds import cloud
 from rightslice.manifests.partitions import critical_pods_quota, mig_config_map
 from rightslice.manifests.readme import readme
 from rightslice.manifests.resolve import resolve

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -11,8 +12,8 @@ from rightslice.catalogue.platforms import Platform, platforms
 from rightslice.core.errors import BadInputError, Diagnostic, InfeasibleError, did_you_mean
 from rightslice.core.plan import Deployment, Plan, PlannedModel, Pool
 from rightslice.manifests.launch import at_least, launch
-from rightslice.manifests.layout import has_spare
-from rightslice.manifests.view import Unit, View, image_of, is_slice, namespace_of, pool_views, unit_name
+from rightslice.manifests.layout import capacity, describe, has_spare, node_layouts
+from rightslice.manifests.view import Unit, View, image_of, is_slice, namespace_of, pool_of, pool_views, unit_name
 
 _MIG_PROFILE: Final = re.compile(r"\d+g\.\d+gb([.+][a-z.+]+)?")
 _PINNED_IMAGE: Final = re.compile(r"[^\s@]+(@sha256:[0-9a-f]{64}|:(?!latest$)[\w][\w.-]{0,127})", re.ASCII)
@@ -26,12 +27,11 @@ def resolve(plan: Plan) -> View:
     if mistakes:
         raise BadInputError(mistakes)
     pools = pool_views(plan)
-    by_name = {view.pool.name: view for view in pools}
     units: list[Unit] = []
     skipped: dict[str, str] = {}
     for model in plan.models:
         for deployment in model.deployments:
-            pool = by_name[deployment.pool]
+            pool = pool_of(deployment, pools)
             pods = max(1, deployment.gpus_per_replica // pool.pool.gpus_per_node)
             reason = _not_emitted(deployment) if pods > 1 else ""
             if reason:
@@ -67,7 +67,7 @@ def _not_emitted(deployment: Deployment) -> str:
 def _mistakes(plan: Plan) -> Iterator[Diagnostic]:
     known = {pool.name for pool in plan.pools}
     for pool in plan.pools:
-        yield from _pool_mistakes(pool)
+        yield from _pool_mistakes(plan, pool)
     for model in plan.models:
         for deployment in model.deployments:
             if deployment.pool not in known:
@@ -83,7 +83,7 @@ def _mistakes(plan: Plan) -> Iterator[Diagnostic]:
                 yield Diagnostic("RS2001", message)
 
 
-def _pool_mistakes(pool: Pool) -> Iterator[Diagnostic]:
+def _pool_mistakes(plan: Plan, pool: Pool) -> Iterator[Diagnostic]:
     platform = platforms().get(pool.platform)
     if platform is None:
         message = f'{pool.name}: unknown platform "{pool.platform}"'
@@ -94,16 +94,32 @@ def _pool_mistakes(pool: Pool) -> Iterator[Diagnostic]:
     if pool.sharing in ("time-slicing", "mps"):
         message = f"{pool.name}: {pool.sharing} is planned but its device-plugin configuration is not emitted yet"
         yield Diagnostic("RS4007", message, hint="whole GPUs or MIG")
-    yield from _cut_mistakes(pool, platform)
+    if platform.mig == "uniform-per-pool":
+        yield from _cut_mistakes(plan, pool, platform)
+    made, asked = capacity(plan, pool), _asked(plan, pool)
+    for partition in sorted(asked):
+        if asked[partition] > made[partition]:
+            message = (
+                f"{pool.name}: deployments need {asked[partition]} of {partition}, its GPUs make {made[partition]}"
+            )
+            yield Diagnostic("RS4015", message)
 
 
-def _cut_mistakes(pool: Pool, platform: Platform) -> Iterator[Diagnostic]:
-    """GPUs of one pool that the platform cannot cut differently."""
-    if not any(use.profiles for use in pool.layouts):
-        return
-    if platform.mig == "uniform-per-pool" and (len(pool.layouts) > 1 or any(len(u.profiles) > 1 for u in pool.layouts)):
-        message = f"{pool.name}: {platform.title} cuts every GPU of a node pool into the same single profile"
-        yield Diagnostic("RS4015", message, hint="one pool for each profile, or a platform with the GPU Operator")
+def _asked(plan: Plan, pool: Pool) -> Counter[str]:
+    """Partition -> how many the pool's deployments take."""
+    asked: Counter[str] = Counter()
+    for deployment in (d for model in plan.models for d in model.deployments if d.pool == pool.name):
+        asked[deployment.partition] += deployment.replicas.steady * deployment.gpus_per_replica
+    return asked
+
+
+def _cut_mistakes(plan: Plan, pool: Pool, platform: Platform) -> Iterator[Diagnostic]:
+    """Nodes that need a node pool's one profile and something else."""
+    for layout in node_layouts(plan, pool):
+        if len({tuple(sorted(cut)) for cut in layout.gpus}) > 1 or any(len(cut) > 1 for cut in layout.gpus):
+            wanted = describe(layout.gpus)
+            message = f"{pool.name}: {platform.title} cuts every GPU of a node pool into one profile, not {wanted}"
+            yield Diagnostic("RS4015", message, hint="machines of one GPU, or a platform with the GPU Operator")
 
 
 def _deployment_mistakes(model: PlannedModel, deployment: Deployment, pool: Pool) -> Iterator[Diagnostic]:

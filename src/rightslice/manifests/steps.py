@@ -6,17 +6,16 @@ import shlex
 from collections.abc import Iterator
 
 from rightslice.core.text import visible
+from rightslice.manifests.clouds import cloud, versions
+from rightslice.manifests.layout import describe
 from rightslice.manifests.nodepools import (
-    cloud,
     create_command,
     purchase_note,
     remove_command,
     software_commands,
-    uniform_profile,
     variables,
-    versions,
 )
-from rightslice.manifests.partitions import DISABLED, config_map_name, describe, named_layouts
+from rightslice.manifests.partitions import DISABLED, config_map_name, named_layouts
 from rightslice.manifests.pods import secret_keys, weights_claim
 from rightslice.manifests.prose import plain, shell
 from rightslice.manifests.timing import startup_budget_s
@@ -47,7 +46,7 @@ def _connect(view: View) -> str:
     made = cloud(view.pools[0].pool.platform)
     if made is None:
         return ""
-    exports = [f"export {v.name}={v.value}  # {visible(v.meaning)}" for v in variables(view, view.pools, made)]
+    exports = [f"export {v.name}={v.value}  # {visible(v.meaning)}" for v in variables(view, made)]
     return shell(*exports, made.connect)
 
 
@@ -57,7 +56,7 @@ def _pools(view: View) -> str:
         planned = pool.pool
         bought = f"{planned.purchase.capacity.replace('_', ' ')}, {planned.purchase.price.replace('_', ' ')}"
         parts.append(
-            f"`{pool.name}`: {planned.nodes} × {plain(planned.machine_type)} "
+            f"`{pool.name}`: {pool.nodes} × {plain(planned.machine_type)} "
             f"({planned.gpus_per_node} × {plain(planned.accelerator)}), {plain(planned.region)}, {bought}."
         )
         made = cloud(planned.platform)
@@ -78,11 +77,12 @@ def _software(view: View, folder: str) -> str:
     cut = bool(named_layouts(view))
     if made is None:
         return ""
-    at_creation = any(uniform_profile(view, pool) for pool in view.pools)
+    at_creation = any(pool.profile for pool in view.pools)
+    namespace = made.operator_namespace
     commands = list(software_commands(view.pools, made, cut_by_operator=cut, cut_at_creation=at_creation))
     if cut or made.quota:
         commands = [
-            "kubectl create namespace gpu-operator --dry-run=client -o yaml | kubectl apply -f -",
+            f"kubectl create namespace {namespace} --dry-run=client -o yaml | kubectl apply -f -",
             f"kubectl apply -k {folder}gpu-operator",
             *commands,
         ]
@@ -91,14 +91,16 @@ def _software(view: View, folder: str) -> str:
             f"https://github.com/kubernetes-sigs/lws/releases/download/{versions()['group_version']}/manifests.yaml"
         )
         commands.append(f"kubectl apply --server-side -f {release}")
-    if not commands:
-        return "Nothing to do: the platform installs driver and device plugin."
     checks = [
         f"kubectl get nodes -l {POOL_LABEL}={pool.name} "
         "-o custom-columns='NODE:.metadata.name,GPUS:.status.allocatable.nvidia\\.com/gpu'"
         for pool in view.pools
     ]
-    return shell(*commands) + "\n\nEvery node must show its GPUs before you go on:\n\n" + shell(*checks)
+    by_hand = f"First {made.by_hand}." if made.by_hand else ""
+    if not commands and not by_hand:
+        by_hand = "Nothing to do: the platform installs driver and device plugin."
+    shown = "Every node must show its GPUs before you go on:"
+    return "\n\n".join(part for part in (by_hand, shell(*commands) if commands else "", shown, shell(*checks)) if part)
 
 
 def _layouts(view: View, folder: str) -> str:
@@ -106,6 +108,8 @@ def _layouts(view: View, folder: str) -> str:
     named = named_layouts(view)
     if not named:
         return ""
+    made = cloud(view.pools[0].pool.platform)
+    policy = made.cluster_policy if made else "cluster-policy"
     patch = (
         '{"spec":{"mig":{"strategy":"mixed"},"migManager":{"config":'
         f'{{"name":"{config_map_name(view)}","default":"{DISABLED}"}}}}}}}}'
@@ -116,7 +120,7 @@ def _layouts(view: View, folder: str) -> str:
             " with yours if the cluster has one already. A node that is replaced comes back uncut: repeat this step for"
             " it."
         ),
-        shell(f"kubectl patch clusterpolicies.nvidia.com/cluster-policy --type merge -p '{patch}'"),
+        shell(f"kubectl patch clusterpolicies.nvidia.com/{policy} --type merge -p '{patch}'"),
     ]
     if view.pools[0].platform.mig_needs_reboot is None:
         parts.append("Where the state of a node turns to `failed`, install the operator with `WITH_REBOOT=true`.")
@@ -158,6 +162,10 @@ def _provisions(view: View, folder: str) -> str:
         "--docker-server=nvcr.io --docker-username='$oauthtoken' --docker-password=\"$NGC_API_KEY\""
         for name in pulls
     ]
+    made = cloud(view.pools[0].pool.platform)
+    if made and made.account:
+        accounts = dict.fromkeys(unit.service for unit in view.units)
+        commands += [made.account.format(namespace=view.namespace, account=account) for account in accounts]
     parts = [shell(f"kubectl apply -f {folder}base/namespace.yaml", *commands)] if commands else []
     local = {unit.service: unit for unit in view.units if is_local(unit.model.source) and unit.deployment.engine.args}
     parts += [

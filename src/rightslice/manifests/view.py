@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +12,7 @@ from rightslice.catalogue.platforms import Platform, platforms
 from rightslice.core.plan import Deployment, Plan, PlannedModel, Pool
 from rightslice.kube.names import label_value, namespace_name, safe_name, service_name, slug, unique_names
 from rightslice.manifests.launch import ImageRule, Launch, image_rule, launch
+from rightslice.manifests.layout import node_layouts
 
 POOL_LABEL: Final = "rightslice/pool"
 ROLE_LABEL: Final = "rightslice/role"
@@ -34,12 +35,18 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class PoolView:
-    """One pool with its platform. `name` is what the node pool is called and the value of its label."""
+    """One node pool with its platform. `name` is what it is called and the value of its label.
+
+    A pool of the plan is one node pool, except where the platform cuts all GPUs of a node pool alike: there it is one
+    for each `profile` (empty: whole GPUs).
+    """
 
     pool: Pool
     platform: Platform
     name: str
     cluster: Cluster
+    nodes: int
+    profile: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,22 +165,47 @@ def model_labels(plan: str, model: PlannedModel) -> dict[str, str]:
 
 
 def pool_views(plan: Plan) -> tuple[PoolView, ...]:
-    """Every pool under a name of plan and machine, short and different from the others'."""
-    wanted: dict[str, str] = {}
-    machines = [pool.machine_type for pool in plan.pools]
-    for index, pool in enumerate(plan.pools):
-        number = f"-{machines[: index + 1].count(pool.machine_type)}" if machines.count(pool.machine_type) > 1 else ""
-        wanted[pool.name] = f"{plan.name}-{pool.machine_type}{number}"
-    names = unique_names(wanted.values())
+    """Every node pool under a name of plan, machine and profile, short and different from the others'."""
+    parts = [(pool, profile, nodes) for pool in plan.pools for profile, nodes in _parts(plan, pool)]
+    wanted: list[str] = []
+    for pool, profile, _ in parts:
+        cut = f"-{profile or WHOLE}" if len(_parts(plan, pool)) > 1 else ""
+        wanted.append(f"{plan.name}-{pool.machine_type}{cut}")
+    numbered = [
+        f"{text}-{wanted[: index + 1].count(text)}" if wanted.count(text) > 1 else text
+        for index, text in enumerate(wanted)
+    ]
+    names = unique_names(numbered)
     return tuple(
         PoolView(
-            pool,
-            platforms()[pool.platform],
-            names[wanted[pool.name]],
-            Cluster(pool.provider, pool.region, pool.platform),
+            pool=pool,
+            platform=platforms()[pool.platform],
+            name=names[text],
+            cluster=Cluster(pool.provider, pool.region, pool.platform),
+            nodes=nodes,
+            profile=profile,
         )
-        for pool in plan.pools
+        for (pool, profile, nodes), text in zip(parts, numbered, strict=True)
     )
+
+
+def _parts(plan: Plan, pool: Pool) -> list[tuple[str, int]]:
+    """(profile, nodes) of the node pools that one pool becomes."""
+    layouts = node_layouts(plan, pool)
+    if platforms()[pool.platform].mig != "uniform-per-pool" or not any(layout.sliced for layout in layouts):
+        return [("", pool.nodes)]
+    parts: dict[str, int] = {}
+    for layout in layouts:
+        profile = next(iter(layout.gpus[0]), "")
+        parts[profile] = parts.get(profile, 0) + layout.nodes
+    return list(parts.items())
+
+
+def pool_of(deployment: Deployment, pools: Sequence[PoolView]) -> PoolView:
+    """The node pool that a deployment runs on: the part of its pool with its partition."""
+    parts = [view for view in pools if view.pool.name == deployment.pool]
+    profile = deployment.partition if is_slice(deployment) else ""
+    return next((view for view in parts if view.profile == profile), parts[0])
 
 
 def image_of(model: PlannedModel, deployment: Deployment) -> str:

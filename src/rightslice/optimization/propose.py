@@ -60,13 +60,47 @@ def propose(
                 requests_per_s=demands.get(need.name, 0.0),
                 min_replicas=need.min_replicas,
                 spare=need.spare,
-                min_nodes=2 if need.spare else 1,
+                min_nodes=_min_nodes(need),
             )
             for need in needs
         ),
-        limits={_quota_key(q.provider, q.region, q.accelerator): q.gpus for q in market.quotas},
+        limits=_limits(market),
     )
     return Proposal(problem, solve(problem), offer_of)
+
+
+def repack(needs: Sequence[Need], options: Mapping[str, Option], counts: Mapping[str, int], market: Market) -> Proposal:
+    """The cheapest packing of exactly these replicas (option -> count).
+
+    A model's floor of nodes is kept by each of its options that has as many replicas.
+    """
+    floors = {need.name: _min_nodes(need) for need in needs}
+    used = [options[key] for key in sorted(counts)]
+    offer_of, pools = _pools(market, used)
+    problem = Problem(
+        pools=pools,
+        options=tuple(
+            OptionSpec(o.key, o.key, o.accelerator, o.partition, o.gpus, 0.0, node_gpus=_node_gpus(o)) for o in used
+        ),
+        demands=tuple(
+            Demand(o.key, 0.0, counts[o.key], spare=False, min_nodes=min(counts[o.key], floors[o.model])) for o in used
+        ),
+        limits=_limits(market),
+    )
+    return Proposal(problem, solve(problem), offer_of)
+
+
+def _min_nodes(need: Need) -> int:
+    return 2 if need.spare else 1
+
+
+def _limits(market: Market) -> dict[str, int]:
+    return {_quota_key(q.provider, q.region, q.accelerator): q.gpus for q in market.quotas}
+
+
+def _node_gpus(option: Option) -> int:
+    """GPUs of a replica that must share a node: its tensor-parallel group."""
+    return option.settings.tensor_parallel_size if option.settings else 0
 
 
 def _has_load(option: Option, needs: Sequence[Need]) -> bool:
@@ -82,7 +116,7 @@ def _option_spec(option: Option, rates: RateTable) -> OptionSpec:
         partition=option.partition,
         gpus=option.gpus,
         requests_per_s=rate.requests_per_s if rate else 0.0,
-        pools=None,
+        node_gpus=_node_gpus(option),
     )
 
 

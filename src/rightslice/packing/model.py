@@ -44,7 +44,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The program and the meaning of its columns; `excess` are the limits' overruns of an elastic model."""
+    """The program and the meaning of its columns; `excess` are the limits' overruns of an elastic model.
+
+    `models`: option -> model. `resources`: the rows that make replicas take up GPUs, slices and places in nodes.
+    """
 
     program: Program
     tie_cost: NDArray[np.float64]
@@ -54,6 +57,7 @@ class Model:
     replicas: Mapping[tuple[int, str], int]
     excess: Mapping[str, int]
     models: Mapping[str, str]
+    resources: tuple[int, ...]
 
     def start(self, other: Model, values: NDArray[np.float64]) -> dict[int, float]:
         """The counts of a solution of `other`, whose blocks are some of ours, as columns of this model."""
@@ -141,6 +145,7 @@ class _Assembly:
         self.replicas: dict[tuple[int, str], int] = {}
         self.excess: dict[str, int] = {}
         self.tie: dict[int, float] = {}
+        self.resources: list[int] = []
 
     def model(self) -> Model:
         for index, block in enumerate(self.blocks):
@@ -158,7 +163,17 @@ class _Assembly:
             tie_cost[column] = cost
         nodes = tuple(self.nodes)
         models = {option.key: option.model for option in self.problem.options}
-        return Model(program, tie_cost, self.blocks, nodes, self.layouts, self.replicas, self.excess, models)
+        return Model(
+            program,
+            tie_cost,
+            self.blocks,
+            nodes,
+            self.layouts,
+            self.replicas,
+            self.excess,
+            models,
+            tuple(self.resources),
+        )
 
     def _columns(self, index: int, block: Block) -> None:
         pool = block.pool
@@ -194,9 +209,9 @@ class _Assembly:
             for partition, count in layout.profiles.items():
                 if partition in slices:
                     slices[partition].append((cut, float(count)))
-        self.builder.row(f"gpus.{pool.key}", whole, 0.0)
+        self.resources.append(self.builder.row(f"gpus.{pool.key}", whole, 0.0))
         for partition in sorted(slices):
-            self.builder.row(f"slices.{pool.key}.{partition}", slices[partition], 0.0)
+            self.resources.append(self.builder.row(f"slices.{pool.key}.{partition}", slices[partition], 0.0))
 
     def _pattern_rows(self, index: int, block: Block) -> None:
         """Sizes that do not divide each other (3 and 8) need node patterns; a sum of GPUs is not enough for them."""
@@ -213,11 +228,11 @@ class _Assembly:
             if o.gpus > pool.gpus_per_node
         ]
         used = [(column, -1.0) for column in columns]
-        self.builder.row(f"patterns.{pool.key}", [(self.nodes[index], 1.0), *across, *used], 0.0)
+        self.resources.append(self.builder.row(f"patterns.{pool.key}", [(self.nodes[index], 1.0), *across, *used], 0.0))
         for position, size in enumerate(sizes):
             terms = [(column, float(p[position])) for column, p in zip(columns, patterns, strict=True) if p[position]]
             terms += [(self.replicas[index, o.key], -1.0) for o in inside if o.gpus == size]
-            self.builder.row(f"fit.{pool.key}.{size}", terms, 0.0)
+            self.resources.append(self.builder.row(f"fit.{pool.key}.{size}", terms, 0.0))
 
     def _runs(self, option: OptionSpec) -> list[int]:
         """Columns of one option over all blocks."""
@@ -261,39 +276,49 @@ class _Assembly:
         self.builder.row(f"load.{demand.model}", [*load, *lost], 1.0)
 
     def _node_rows(self, demand: Demand) -> None:
-        """`v` counts nodes that can hold a replica each: at most the nodes, the replicas and the cut GPUs."""
+        """Count the nodes that can hold a replica each, over all blocks."""
         if demand.min_nodes <= 1:
             return
         counted: list[Term] = []
         for index, block in enumerate(self.blocks):
             mine = [o for o in self.options[index] if o.model == demand.model]
-            if not mine:
-                continue
-            if block.spread is None and all(
-                2 * o.gpus > block.pool.gpus_per_node for o in mine if o.partition == WHOLE
-            ):
-                sliced = [o for o in mine if o.partition != WHOLE]
-                counted += [(self.replicas[index, o.key], 1.0) for o in mine if o.partition == WHOLE]
-                if not sliced:
-                    continue
-                mine = sliced
-            most = float(min(demand.min_nodes, block.spread or demand.min_nodes))
-            hosts = self.builder.column(f"hosts.{demand.model}.{block.pool.key}", 0.0, most, whole=False)
-            counted.append((hosts, 1.0))
-            runs = [(self.replicas[index, o.key], 1.0) for o in mine]
-            name = f"{demand.model}.{block.pool.key}"
-            self.builder.row(f"on_nodes.{name}", [(self.nodes[index], 1.0), (hosts, -1.0)], 0.0)
-            self.builder.row(f"on_runs.{name}", [*runs, (hosts, -1.0)], 0.0)
-            slices = {o.partition for o in mine if o.partition != WHOLE}
-            if slices:
-                cut = [
-                    (self.layouts[index, layout.name], 1.0)
-                    for layout in self.cuts[index]
-                    if slices & layout.profiles.keys()
-                ]
-                whole = [(self.replicas[index, o.key], 1.0) for o in mine if o.partition == WHOLE]
-                self.builder.row(f"on_gpus.{name}", [*whole, *cut, (hosts, -1.0)], 0.0)
+            alone = [o for o in mine if o.partition == WHOLE and 2 * o.gpus > block.pool.gpus_per_node]
+            if block.spread is None and len(alone) == len(mine):
+                counted += [(self.replicas[index, o.key], 1.0) for o in mine]
+            else:
+                counted.append((self._hosts(index, block, mine, demand), 1.0))
         self.builder.row(f"min_nodes.{demand.model}", counted, demand.min_nodes)
+
+    def _hosts(self, index: int, block: Block, mine: Sequence[OptionSpec], demand: Demand) -> int:
+        """The column of nodes of one block that hold `mine`: at most its nodes, its replicas and its cut GPUs.
+
+        For each size L of more GPUs than the replica has: a node that holds one has a place for L less, so
+        hosts <= places for L - places taken. Replicas of the model that are themselves as large host as well.
+        """
+        most = float(min(demand.min_nodes, block.spread or demand.min_nodes))
+        name = f"{demand.model}.{block.pool.key}"
+        hosts = self.builder.column(f"hosts.{name}", 0.0, most, whole=False)
+        run = {o.key: self.replicas[index, o.key] for o in self.options[index]}
+        self.builder.row(f"on_nodes.{name}", [(self.nodes[index], 1.0), (hosts, -1.0)], 0.0)
+        self.builder.row(f"on_runs.{name}", [*((run[o.key], 1.0) for o in mine), (hosts, -1.0)], 0.0)
+        whole = [o for o in mine if o.partition == WHOLE]
+        slices = {o.partition for o in mine} - {WHOLE}
+        if slices:
+            cuts = [layout for layout in self.cuts[index] if slices & layout.profiles.keys()]
+            terms = [(self.layouts[index, layout.name], 1.0) for layout in cuts]
+            self.builder.row(f"on_gpus.{name}", [*terms, *((run[o.key], 1.0) for o in whole), (hosts, -1.0)], 0.0)
+        capacity = block.pool.gpus_per_node
+        sizes = sorted({o.gpus for o in self.options[index] if o.gpus <= capacity})
+        for size in sizes if is_chain(sizes, capacity) else ():
+            if size > min(o.gpus for o in mine):
+                taken = [
+                    (run[o.key], float(o.model == demand.model) - o.gpus / size)
+                    for o in self.options[index]
+                    if o.partition == WHOLE and o.gpus >= size
+                ]
+                places: list[Term] = [(self.nodes[index], capacity / size), *taken, (hosts, -1.0)]
+                self.builder.row(f"room.{name}.{size}", places, 0.0)
+        return hosts
 
     def _limit_rows(self) -> None:
         for key in sorted(self.problem.limits):

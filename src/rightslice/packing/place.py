@@ -111,6 +111,10 @@ class _Node:
         """Free slots of that kind."""
         return [seat for seat in self.seats if seat.tenant is None and seat.partition == partition]
 
+    def seats_like(self, layout: GpuLayout) -> int:
+        """Slots of the kinds that `layout` has."""
+        return sum(seat.partition in layout.profiles for seat in self.seats)
+
     def seat(self, replica: _Replica) -> None:
         """Give it a slot, on the GPU that holds the fewest replicas of its model."""
 
@@ -217,13 +221,13 @@ class _Filling:
                 node.add(waiting.pop(0))
 
     def _cut_gpus(self) -> None:
-        """Deal the GPUs of each layout to the nodes that have the fewest of them."""
+        """Deal the GPUs of each layout to the nodes that have the fewest slots of its kinds."""
         for layout in self.pool.layouts:
             for _ in range(0 if WHOLE in layout.profiles else self.group.layouts.get(layout.name, 0)):
                 nodes = [node for node in self.nodes if node.free]
                 if not nodes:
                     raise self._impossible(f"layout {layout.name}")
-                min(nodes, key=lambda n: (n.cut.count(layout), -n.free, n.index)).add_cut(layout)
+                min(nodes, key=lambda n: (n.seats_like(layout), -n.free, n.index)).add_cut(layout)
 
     def _spread_slices(self, batch: Sequence[_Replica]) -> None:
         """As `_spread`, over free slots instead of free GPUs."""

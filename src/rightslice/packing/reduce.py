@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -42,48 +43,104 @@ def cheapest_homes(problem: Problem) -> Problem:
     """Keep an option only where it may be cheapest; among equally cheap packings some are lost, the price is not.
 
     A replica that fills its nodes needs only the pool with the lowest price per GPU in which it does so. A pool whose
-    every partial tenant has such a home elsewhere, at no higher price per GPU, needs to host none of them.
+    every partial tenant has such a home elsewhere, at no higher price per GPU, needs to host none of them. And what
+    costs more than renting a node of its own for each of its tenants is in no cheapest packing.
     """
-    order = {pool.key: index for index, pool in enumerate(problem.pools)}
-    rivals: dict[str, list[PoolSpec]] = {}
-    for pool in sorted(problem.pools, key=lambda p: (p.usd_per_hour / p.gpus_per_node, order[p.key])):
-        if pool.max_nodes is None:
-            rivals.setdefault(pool.accelerator, []).append(pool)
+    ranked = sorted(
+        enumerate(problem.pools), key=lambda e: (e[1].usd_per_hour / e[1].gpus_per_node, e[1].gpus_per_node, e[0])
+    )
+    rent = _private_rents(problem)
     homes: dict[str, set[str]] = {option.key: set() for option in problem.options}
-    for pool in problem.pools:
+    before: dict[str, list[PoolSpec]] = {}
+    for _, pool in ranked:
+        rivals = before.setdefault(pool.accelerator, [])
         guests = [option for option in problem.options if option.runs_in(pool)]
-        better = {o.key: _exact_home(o, pool, rivals.get(pool.accelerator, []), order) for o in guests}
-        partial = [o for o in guests if o.gpus % pool.gpus_per_node]
-        leave = all(better[o.key] for o in partial)
-        for option in guests:
-            if not (better[option.key] and (leave or option not in partial)):
-                homes[option.key].add(pool.key)
+        if _node_worth(pool, guests, rent) >= pool.usd_per_hour * (1.0 - 1e-9):
+            movable = {o.key: any(_exact_home(o, rival, pool) for rival in rivals) for o in guests}
+            leave = all(movable[o.key] for o in guests if not _fills(o, pool))
+            for option in guests:
+                if _fills(option, pool):
+                    cheap = rent[option.key] >= _private_rent(option, pool) * (1.0 - 1e-9)
+                    stays = cheap and not movable[option.key]
+                else:
+                    stays = not leave
+                if stays:
+                    homes[option.key].add(pool.key)
+        if pool.max_nodes is None:
+            rivals.append(pool)
     options = tuple(replace(o, pools=frozenset(homes[o.key])) for o in problem.options)
     pools = tuple(pool for pool in problem.pools if any(pool.key in found for found in homes.values()))
     return Problem(pools, options, problem.demands, problem.limits)
 
 
-def _exact_home(
-    option: OptionSpec, pool: PoolSpec, rivals: Sequence[PoolSpec], order: Mapping[str, int]
-) -> PoolSpec | None:
-    """The unlimited pool, not dearer per GPU, whose nodes `option` fills: itself excluded, ties go to the earlier."""
-    here = (pool.usd_per_hour / pool.gpus_per_node, order[pool.key])
-    names = {layout.name for layout in pool.layouts}
-    for rival in rivals:
-        there = (rival.usd_per_hour / rival.gpus_per_node, order[rival.key])
-        if option.gpus % pool.gpus_per_node == 0 and there >= here:
-            return None
-        if there[0] > here[0]:
-            return None
-        if (
-            rival.key != pool.key
-            and option.gpus % rival.gpus_per_node == 0
-            and set(rival.limits) <= set(pool.limits)
-            and option.runs_in(rival)
-            and (option.partition == WHOLE or names <= {layout.name for layout in rival.layouts})
-        ):
-            return rival
-    return None
+def _fills(option: OptionSpec, pool: PoolSpec) -> bool:
+    """Whether replicas of `option` leave no GPU of a node to anybody else; a slice always does."""
+    return option.partition == WHOLE and option.gpus % pool.gpus_per_node == 0
+
+
+def _exact_home(option: OptionSpec, rival: PoolSpec, pool: PoolSpec) -> bool:
+    """Whether the GPUs that `option` uses in `pool` can be exactly bought as nodes of `rival`."""
+    return (
+        option.gpus % rival.gpus_per_node == 0
+        and set(rival.limits) <= set(pool.limits)
+        and option.runs_in(rival)
+        and {layout.name for layout in pool.layouts} <= {layout.name for layout in rival.layouts}
+    )
+
+
+def _private_rent(option: OptionSpec, pool: PoolSpec) -> float:
+    """USD per hour of the nodes that one replica needs for itself."""
+    return math.ceil(option.gpus / pool.gpus_per_node) * pool.usd_per_hour
+
+
+def _private_rents(problem: Problem) -> dict[str, float]:
+    """Option -> USD per hour that replace one replica of it for good, whatever else is bought.
+
+    The replacement runs on nodes of its own that nothing limits: one replica that carries as much, or several that
+    carry less each.
+    """
+    offers: dict[str, list[tuple[float, float]]] = {}
+    for option in problem.options:
+        prices = [
+            _private_rent(option, pool)
+            for pool in problem.pools
+            if pool.max_nodes is None and not pool.limits and option.runs_in(pool)
+        ]
+        if prices:
+            offers.setdefault(option.model, []).append((option.requests_per_s, min(prices)))
+    rents = {}
+    for option in problem.options:
+        wanted = option.requests_per_s
+        rents[option.key] = min(
+            (
+                price if rate >= wanted else price * math.ceil(wanted / rate)
+                for rate, price in offers.get(option.model, [])
+                if rate > 0 or wanted <= 0
+            ),
+            default=math.inf,
+        )
+    return rents
+
+
+def _node_worth(pool: PoolSpec, guests: Sequence[OptionSpec], rent: Mapping[str, float]) -> float:
+    """The most that all tenants of one node could cost elsewhere: an unbounded knapsack over its GPUs."""
+    size = pool.gpus_per_node
+    slices: dict[str, float] = {}
+    items: list[tuple[int, float]] = []
+    worth = 0.0
+    for option in guests:
+        if option.partition != WHOLE:
+            slices[option.partition] = max(slices.get(option.partition, 0.0), rent[option.key])
+        elif option.gpus > size:
+            worth = max(worth, rent[option.key] * size / option.gpus)
+        else:
+            items.append((option.gpus, rent[option.key]))
+    cut = [sum(count * slices.get(name, 0.0) for name, count in layout.profiles.items()) for layout in pool.layouts]
+    items.append((1, max(cut, default=0.0)))
+    best = [0.0] * (size + 1)
+    for gpus in range(1, size + 1):
+        best[gpus] = max(best[gpus - count] + value for count, value in items if count <= gpus)
+    return max(worth, best[size])
 
 
 def _usable(problem: Problem) -> list[OptionSpec]:

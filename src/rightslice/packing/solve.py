@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from rightslice.catalogue.hardware import WHOLE
 from rightslice.packing import solver
+from rightslice.packing.covers import with_covers
 from rightslice.packing.model import Block, Model, build
 from rightslice.packing.place import node_spread, place
 from rightslice.packing.problem import Demand, NodeGroup, Packing, PoolSpec, Problem
 from rightslice.packing.reduce import Reduced, cheapest_homes, reduce
 from rightslice.packing.solver import INFINITY, Effort
 
-TIE_EFFORT = Effort(nodes=200)
+TIE_EFFORT = Effort(nodes=50)
 """The second objective only chooses among equally cheap packings; it is not worth a long search."""
 SINGLE_NODES = 8
 ROUNDS = 6
@@ -94,7 +95,7 @@ def _optimum(problem: Problem, reduced: Reduced, split: _Split, effort: Effort |
     """Solve for money, then for the second objective among what costs no more."""
     lean = reduced.problem if split.single or split.strict else cheapest_homes(reduced.problem)
     model = build(lean, split.blocks(lean))
-    cheapest = solver.solve(model.program, effort)
+    cheapest = solver.solve(with_covers(model, lean), effort)
     if cheapest.status == "infeasible":
         return _infeasible(())
     if cheapest.values is None:
@@ -103,8 +104,8 @@ def _optimum(problem: Problem, reduced: Reduced, split: _Split, effort: Effort |
     cost = float(model.program.cost @ values)
     full = model if lean is reduced.problem else build(reduced.problem, split.blocks(reduced.problem))
     start = full.start(model, values)
-    tied = full.program.without(full.unused(start)).with_budget(cost + 1e-9 * max(1.0, cost), full.tie_cost)
-    neatest = solver.solve(tied, TIE_EFFORT, start)
+    tied = full.program.without(full.unused(start)).with_row("budget", full.program.cost, -INFINITY, cost + 1e-9 * cost)
+    neatest = solver.solve(replace(tied, cost=full.tie_cost), TIE_EFFORT, start)
     if neatest.values is not None:
         model, values = full, _rounded(full, neatest.values)
     packing = _packing(problem, reduced, model, values)

@@ -20,7 +20,7 @@ Cell = str | tuple[str, str]
 
 MIN_WIDTH = 40
 GAP = 2
-LONGEST_WORD = 24
+LONGEST_WORD = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +124,6 @@ def _floors(rows: Sequence[Sequence[str]]) -> list[int]:
         max(min(max((cells(word) for word in cell.split()), default=1), LONGEST_WORD) for cell in column)
         for column in columns
     ]
-
-
-def least_width(rows: Sequence[Sequence[str]]) -> int:
-    """The width in which a table of `rows` stands without a broken word."""
-    floors = _floors(rows)
-    return sum(floors) + GAP * (len(floors) - 1)
 
 
 def column_widths(rows: Sequence[Sequence[str]], room: int) -> list[int]:

@@ -8,22 +8,30 @@ from rightslice.reporting.canvas import Canvas, Cell, Column, Style
 from rightslice.reporting.text import plural
 
 _NARROWEST_BAR = 10
+_MOST_REFUSED = 8
 
 
 def size_text(report: SizeReport, *, width: int = 80, color: bool = False, ascii_only: bool = False) -> str:
-    """Parameters, a bar for each part of the memory, the accelerators that hold it, notes."""
+    """Parameters, a bar for each part of the memory, the accelerators that hold it and those that do not, notes."""
     canvas = Canvas(Style(width, color, ascii_only))
     active = report.active_parameters
-    some = f", {_billions(active)} active" if active and active < report.parameters else ""
-    canvas.line((report.model, "bold"), f": {_billions(report.parameters)} parameters{some}")
+    facts = [f"{_billions(report.parameters)} parameters"]
+    if 0 < active < report.parameters:
+        facts.append(f"{_billions(active)} active")
+    facts.append(f"{report.dtype} weights, {report.kv_dtype} KV cache")
+    if report.context_max:
+        facts.append(f"context up to {report.context_max:,} tokens")
+    canvas.line((report.model, "bold"), f": {', '.join(facts)}")
     canvas.blank()
     _parts(canvas, report)
     canvas.blank()
     _fits(canvas, report)
-    if report.notes:
-        canvas.blank()
-        canvas.line(("Notes", "bold"), indent=2)
-        canvas.rows([["-", note] for note in report.notes], indent=4)
+    _refused(canvas, report)
+    for title, lines in (("Notes", report.notes), ("Not counted", report.not_modeled)):
+        if lines:
+            canvas.blank()
+            canvas.line((title, "bold"), indent=2)
+            canvas.rows([["-", line] for line in lines], indent=4)
     return canvas.render()
 
 
@@ -32,6 +40,11 @@ def _billions(parameters: float) -> str:
 
 
 def _parts(canvas: Canvas, report: SizeReport) -> None:
+    per_token = f"{format_bytes(report.kv_cache_bytes_per_token)} of KV cache per token"
+    if report.kv_window_tokens:
+        window = format_bytes(report.kv_bytes_per_token_windowed_layers)
+        per_token += f", and {window} for the last {report.kv_window_tokens:,} tokens"
+    canvas.line((per_token, "dim"), indent=2)
     parts = (
         ("weights", report.weights_bytes),
         ("KV cache", report.kv_cache_bytes),
@@ -50,9 +63,19 @@ def _parts(canvas: Canvas, report: SizeReport) -> None:
 
 def _fits(canvas: Canvas, report: SizeReport) -> None:
     if not report.fits:
-        canvas.line(("Fits on no accelerator of the catalogue, in any number.", "bold"), indent=2)
+        canvas.line(("Fits on none of the accelerators asked about.", "bold"), indent=2)
         return
     canvas.line((f"Fits on {plural(len(report.fits), 'accelerator')}", "bold"), indent=2)
     columns = (Column("accelerator"), Column("how many", "right"), Column("sequences at once", "right"))
     rows = [[fit.accelerator, f"{fit.count}", f"{fit.max_sequences:,}"] for fit in report.fits]
     canvas.table(columns, rows, indent=4)
+
+
+def _refused(canvas: Canvas, report: SizeReport) -> None:
+    if not report.refused:
+        return
+    canvas.blank()
+    canvas.line(("Does not fit on", "bold"), indent=2)
+    canvas.rows([[no.accelerator, no.reason] for no in report.refused[:_MOST_REFUSED]], indent=4)
+    if len(report.refused) > _MOST_REFUSED:
+        canvas.line((f"… and {len(report.refused) - _MOST_REFUSED} more", "dim"), indent=4)

@@ -41,9 +41,10 @@ LLM REPLICA (vLLM V1, first come first served)
   A step serves running jobs in order of admission, one token each or a chunk of their prompt, as long as the token
   budget lasts; the one prompt that may be partly done is always last. A job whose next block is not there evicts the
   job admitted last, possibly itself: blocks freed, computed again later (prompt and answer so far), front of the
-  queue. Then, if nobody was evicted, waiting jobs join from the front while sequences, budget and blocks allow;
-  joining takes the blocks of the whole prompt (scheduler_reserve_full_isl). The step that computes the last prompt
-  token gives the first answer token. The last answer token is never cached: a job needs prompt + answer - 1 tokens.
+  queue. Then waiting jobs join from the front while sequences, budget and blocks allow; joining takes the blocks of the
+  whole prompt (scheduler_reserve_full_isl), so a job just evicted, of whose blocks one is taken, never fits. The step
+  that computes the last prompt token gives the first answer token. The last answer token is never cached: a job needs
+  room for prompt + answer - 1 tokens.
 
 STAGE REPLICA (processor sharing)
   With n in service each progresses by 1 / latency[n] per picosecond; at most STREAMS in service, the rest wait in
@@ -91,8 +92,12 @@ def compiled(function: Function) -> Function:
 
 
 def compiled_and_cached(function: Function) -> Function:
-    """Compile the whole loop, its parts included, and keep the machine code on disk."""
-    result: Function = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    """Compile the whole loop, its parts included, and keep the machine code on disk where some folder is writable."""
+    result: Function
+    try:
+        result = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    except RuntimeError:  # "no locator available": a read-only installation
+        result = numba.njit(nogil=True, error_model="numpy")(function)
     return result
 
 
@@ -220,7 +225,6 @@ def start_step(
     budget = facts[replica, BUDGET]
     free = live[replica, FREE]
     decoding, context, prefill, work = 0, 0, 0, 0
-    evicted = False
 
     at = 0
     while at < count and budget > 0:
@@ -231,7 +235,6 @@ def start_step(
                 while free == 0 and count > at:
                     free += evict_last(replica, count, live, running, jobs, totals)
                     count -= 1
-                    evicted = True
                 if count == at:
                     break
                 free -= 1
@@ -247,24 +250,24 @@ def start_step(
             budget -= chunk
         at += 1
 
-    if not evicted:  # with budget left, every running job has its tokens: at == count
-        while live[replica, HEAD] != NOBODY and budget > 0 and count < facts[replica, STREAMS]:
-            job = live[replica, HEAD]
-            needed = jobs[job, NEEDED]
-            blocks = (needed + block - 1) // block
-            if blocks > free:
-                break
-            live[replica, HEAD] = jobs[job, NEXT]
-            free -= blocks
-            jobs[job, BLOCKS] = blocks
-            chunk = min(needed, budget)
-            jobs[job, CHUNK] = chunk
-            running[replica, count] = job
-            count += 1
-            at += 1
-            budget -= chunk
-            prefill += chunk
-            work += chunk * (chunk + 1) // 2
+    # Budget is left only when every running job has its tokens: at == count.
+    while live[replica, HEAD] != NOBODY and budget > 0 and count < facts[replica, STREAMS]:
+        job = live[replica, HEAD]
+        needed = jobs[job, NEEDED]
+        blocks = (needed + block - 1) // block
+        if blocks > free:
+            break
+        live[replica, HEAD] = jobs[job, NEXT]
+        free -= blocks
+        jobs[job, BLOCKS] = blocks
+        chunk = min(needed, budget)
+        jobs[job, CHUNK] = chunk
+        running[replica, count] = job
+        count += 1
+        at += 1
+        budget -= chunk
+        prefill += chunk
+        work += chunk * (chunk + 1) // 2
 
     live[replica, RUNNING] = count
     live[replica, SERVED] = at

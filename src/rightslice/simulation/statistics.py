@@ -11,6 +11,9 @@ An objective is judged request by request:
                  otherwise it cannot be judged and is left out of the share.
 A request meets all its objectives when each is met, misses when any is missed, and is left out otherwise. A share of
 nothing is 1. A measured stage has one result: its TTFT is its latency, and it has no TPOT.
+
+A replica is busy while a step is under way or a request in service; its mean batch is taken over that time, KV use over
+the whole horizon (0 for a stage). `requeued` and `lost` belong to faults, which are not simulated here: 0.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def open_loop(
             parts.append(_conversations(traffic, traffic.sessions, per_s, horizon_s, stream, max_context))
         else:
             times = _times(traffic, per_s, horizon_s, stream)
-            parts.append(_Requests(times, *_token_pairs(traffic, len(times), stream, max_context)))
+            parts.append(_Requests(times, *token_lengths(traffic, len(times), stream, max_context)))
     return _merged(parts, horizon_s)
 
 
@@ -166,10 +166,13 @@ def _drawn(
     return lengths(tokens.mean, tokens.p95, rng, n, maximum, side)
 
 
-def _token_pairs(
+def token_lengths(
     traffic: TrafficClass, n: int, rng: np.random.Generator, max_context: int | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Input and output tokens of n requests, drawn independently; an answer keeps its length, the prompt gives way."""
+    """Input and output tokens of n requests of a class, drawn independently; 1 where the class gives none.
+
+    Within `max_context` an answer keeps its length and the prompt gives way.
+    """
     room = None if max_context is None else max(max_context - 1, 1)
     outputs = _drawn(traffic.output_tokens, n, rng, room, "output")
     inputs = _drawn(traffic.input_tokens, n, rng, room, "input")
@@ -195,7 +198,7 @@ def _conversations(
     lead_s = (turns - 1) * gap_s
     starts = _times(traffic, per_s / turns, horizon_s + lead_s, rng) - lead_s
     inputs, outputs = (
-        side.reshape(len(starts), turns) for side in _token_pairs(traffic, len(starts) * turns, rng, max_context)
+        side.reshape(len(starts), turns) for side in token_lengths(traffic, len(starts) * turns, rng, max_context)
     )
     if sessions.carries_history:
         before = np.cumsum(inputs + outputs, axis=1) - inputs - outputs

@@ -243,8 +243,17 @@ def test_catalog_passes_its_filters_on_and_prints_rows(capsys: Captured, monkeyp
     assert main(["catalog", "machines", "--provider", "gcp", "--search", "g2", "--json"]) == 0
     expected = {"table": "machines", "rows": [{"name": "L4", "gib": 22.5}], "notes": ["a note"]}
     assert json.loads(capsys.readouterr().out) == expected
-    assert asked == [("machines", {"provider": "gcp", "region": None, "accelerator": None, "search": "g2"})]
+    assert asked == [("machines", {"provider": "gcp", "region": "", "accelerator": "", "search": "g2"})]
     for kind in ("accelerators", "models", "engines", "platforms", "mig"):
         assert main(["catalog", kind]) == 0
         assert asked[-1][0] == kind
     assert "L4" in capsys.readouterr().out
+
+
+def test_size_answers_with_the_report_and_no_is_exit_code_1(capsys: Captured) -> None:
+    assert main(["size", "meta-llama/Llama-3.1-8B-Instruct", "--accelerator", "A100-SXM-80GB", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["parameters"] == 8_030_261_248
+    assert [fit["accelerator"] for fit in report["fits"]] == ["A100-SXM-80GB"]
+    assert main(["size", "meta-llama/Llama-3.1-8B-Instruct", "--sequences", "100000", "--accelerator", "L4"]) == 1
+    assert "Fits on none" in capsys.readouterr().out

@@ -94,3 +94,32 @@ def test_ctrl_c_is_130_and_one_word() -> None:
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err == b"interrupted\n"
+
+
+def test_a_terminal_sees_one_progress_line_and_the_source_of_a_mistake() -> None:
+    code = (
+        "import sys, types\n"
+        "from rightslice.core.errors import BadInputError, Diagnostic, Location\n"
+        "def plan_workload(path, *, seed, risk, progress):\n"
+        "    progress('packing')\n    progress('simulating')\n"
+        "    place = Location('w.yaml', 3, 9)\n"
+        "    raise BadInputError(Diagnostic('RS0312', 'unknown', place, 'try L4', 'error', 'allow: [H100]', 4))\n"
+        "module = types.ModuleType('rightslice.app.planning')\n"
+        "module.plan_workload = module.write_plan = plan_workload\n"
+        "sys.modules['rightslice.app.planning'] = module\n"
+        "from rightslice.ui.cli.main import main\nsys.exit(main(['plan', 'w.yaml']))"
+    )
+    master, slave = os.openpty()
+    environment = {**os.environ, "TERM": "xterm"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=slave, check=False, timeout=60, env=environment
+    )
+    os.close(slave)
+    shown = os.read(master, 65536).decode()
+    os.close(master)
+    assert done.returncode == 2
+    assert done.stdout == b""
+    progress, _, mistake = shown.rpartition("\r\x1b[K")
+    assert progress == "\r\x1b[Kpacking\r\x1b[Ksimulating"
+    assert mistake.startswith("error[RS0312] w.yaml:3:9: unknown")
+    assert "^^^^ try L4" in mistake

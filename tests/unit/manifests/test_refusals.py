@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from plans import large_llm, two_nodes, uniform_slices, voice
+from plans import large_llm, two_nodes, voice
 from rightslice.core.errors import BadInputError, InfeasibleError
-from rightslice.core.plan import LayoutUse, Plan
+from rightslice.core.plan import Plan, Replicas
 from rightslice.manifests.render import render
 
 
@@ -35,6 +35,16 @@ def overfull(plan: Plan) -> Plan:
     return replace(plan, placements=(replace(first, slots=(slot,)), *plan.placements[1:]))
 
 
+def one_node(plan: Plan) -> Plan:
+    """Both GPUs in one machine of a platform that cuts all GPUs of a node alike."""
+    placements = tuple(replace(p, node=0, gpu=p.node) for p in plan.placements)
+    return replace(with_pool(plan, platform="gke", nodes=1, gpus_per_node=2), placements=placements)
+
+
+def twice(plan: Plan) -> Plan:
+    return replace(plan, models=plan.models * 2)
+
+
 REFUSED: list[tuple[str, str, Callable[[], Plan]]] = [
     ("RS0316", "unknown platform", lambda: with_pool(voice(), platform="gek")),
     ("RS0204", "has no pool", lambda: with_deployment(voice(), pool="elsewhere")),
@@ -43,11 +53,8 @@ REFUSED: list[tuple[str, str, Callable[[], Plan]]] = [
     ("RS2006", "cannot span 2 MIG slices", lambda: with_deployment(voice(), 1, gpus_per_replica=2)),
     ("RS4015", "cannot cut A100-SXM-80GB into 3g.20gb", lambda: with_deployment(voice(), 1, partition="3g.20gb")),
     ("RS4015", "cannot cut", lambda: with_pool(voice(), platform="eks-auto")),
-    (
-        "RS4015",
-        "into the same single profile",
-        lambda: with_pool(uniform_slices(), layouts=(LayoutUse("mixed", 1, {"1g.10gb": 1, "3g.40gb": 1}),)),
-    ),
+    ("RS4015", "into one profile, not GPU 0: whole, GPU 1: 2 × 3g.40gb", lambda: one_node(voice())),
+    ("RS4015", "need 2 of whole, its GPUs make 1", lambda: with_deployment(voice(), replicas=Replicas(2, 2, 2))),
     ("RS2001", "bytes of", lambda: overfull(voice())),
     ("RS4010", "does not support MIG", lambda: with_engine(voice(), 1, name="nim", version="1.12.0")),
     ("RS2006", "do not divide", lambda: with_deployment(two_nodes(), gpus_per_replica=12)),
@@ -55,7 +62,7 @@ REFUSED: list[tuple[str, str, Callable[[], Plan]]] = [
     ("RS0106", "not pinned", lambda: with_engine(voice(), image="registry:5000/vllm/vllm-openai:latest")),
     ("RS0106", "port 70000", lambda: with_engine(voice(), port=70000)),
     ("RS0303", "read as a flag", lambda: replace(voice(), models=(replace(voice().models[0], source="--help"),))),
-    ("RS0301", 'Deployment "chat"', lambda: replace(large_llm(), models=large_llm().models * 2)),
+    ("RS0301", 'Deployment "chat"', lambda: twice(with_deployment(large_llm(), replicas=Replicas(1, 1, 1)))),
 ]
 
 
@@ -70,7 +77,7 @@ def test_refusals(code: str, words: str, made: Callable[[], Plan]) -> None:
 def test_all_reasons_come_at_once() -> None:
     with pytest.raises(BadInputError) as caught:
         render(with_engine(with_deployment(voice(), 1, gpus_per_replica=2), image="vllm/vllm-openai:latest"))
-    assert {diagnostic.rule for diagnostic in caught.value.diagnostics} == {"RS2006", "RS0106"}
+    assert {diagnostic.rule for diagnostic in caught.value.diagnostics} == {"RS2006", "RS0106", "RS4015"}
 
 
 def test_nothing_to_deploy() -> None:

@@ -53,5 +53,11 @@ def test_numbers_stand_right_under_their_title_and_gaps_are_shown() -> None:
     assert lines[2][:end].endswith("–")
 
 
+def test_what_is_the_same_in_every_row_is_said_once() -> None:
+    text = table_text(CatalogueTable(TABLE.columns, (TABLE.rows[0], {**TABLE.rows[0], "mig": None}) * 2, ()), width=200)
+    assert "In every row: machine type a2-ultragpu-1g, accelerator A100-SXM-80GB" in text
+    assert text.splitlines()[0] == "mig"
+
+
 def test_an_empty_table_is_no_failure() -> None:
     assert "0 rows" in table_text(CatalogueTable((), (), ("nothing matches",)))

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 
-import plans
 import pytest
 import sample_plans
 from markupsafe import Markup
 
+import plans
 from rightslice.core.plan import Plan
 from rightslice.reporting import svg
 from rightslice.reporting.html import plan_html

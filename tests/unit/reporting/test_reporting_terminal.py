@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-import plans
 import pytest
 import sample_plans
 
+import plans
 from rightslice.core.plan import Plan, Slot
 from rightslice.core.text import cells
 from rightslice.reporting.bars import whole_cells

@@ -14,10 +14,9 @@ from rightslice.catalogue.architectures.families import Family
 from rightslice.catalogue.architectures.ledger import Ledger
 from rightslice.catalogue.architectures.multimodal import text_part
 from rightslice.catalogue.architectures.quantisation import DTYPE_BYTES, Scheme, base_dtype, kv_dtype, scheme_of
-from rightslice.catalogue.architectures.weights import Layer, Weight, count
+from rightslice.catalogue.architectures.weights import Layer, Split, Weight, count
 
 Part = Literal["layers", "embedding", "head", "outside", "tower"]
-_Sums = Counter[tuple[Part, str, int, str]]
 
 
 def read_architecture(raw: Object, name: str, *, where: str = "", hf_quant: Object | None = None) -> Architecture:
@@ -30,9 +29,12 @@ def read_architecture(raw: Object, name: str, *, where: str = "", hf_quant: Obje
     text, _ = text_part(config, own)
     dtype = base_dtype(raw)
     scheme = scheme_of(raw, hf_quant)
-    notes = [] if dtype else ["the configuration names no dtype: 32 bit is assumed, as the library does"]
-    groups = _groups(ledger, scheme, dtype or "fp32")
-    if scheme is not None and not _converted(groups, dtype or "fp32"):
+    notes = []
+    if not dtype:
+        dtype = "bf16" if scheme is not None else "fp32"
+        notes.append(f"the configuration names no dtype: {dtype} is assumed for what is not quantised")
+    groups = _groups(ledger, scheme, dtype)
+    if scheme is not None and not _converted(groups, dtype):
         notes.append(f"quantisation {scheme.method}: no list matched a weight, bytes are those of the base dtype")
     moe = _merged_moe(ledger.layers)
     number = text.maybe("num_nextn_predict_layers") or text.maybe("num_mtp_modules") or 0
@@ -50,8 +52,8 @@ def read_architecture(raw: Object, name: str, *, where: str = "", hf_quant: Obje
         layers=len(ledger.layers),
         vocab_size=text.number("vocab", 0),
         query_heads=max((g.query_heads for g in attention), default=heads),
-        kv_heads=min((g.kv_heads for g in attention if g.kind not in ("linear", "mamba")), default=0),
-        tied_embeddings=ledger.tied,
+        kv_heads=_configured_kv_heads(text, attention),
+        tied_embeddings=ledger.tied and ledger.has_language_head,
         parameters=parameters,
         active_parameters=parameters - ledger.idle_parameters,
         embedding_parameters=_embedding_parameters(ledger),
@@ -72,6 +74,14 @@ def read_architecture(raw: Object, name: str, *, where: str = "", hf_quant: Obje
     )
 
 
+def _configured_kv_heads(text: Config, attention: tuple[AttentionGroup, ...]) -> int:
+    """KV heads as configured; for latent attention that is not what is cached (see the groups)."""
+    heads = [g.kv_heads for g in attention if g.kind not in ("linear", "mamba", "mla")]
+    if heads:
+        return min(heads)
+    return text.maybe("kv_heads") or text.number("heads", 0) if attention else 0
+
+
 def _context(text: Config, own: Family) -> int | None:
     if own.trait("kind") == "speech-ctc":
         return None
@@ -80,9 +90,9 @@ def _context(text: Config, own: Family) -> int | None:
 
 def _published_dtype(scheme: Scheme | None, dtype: str) -> str:
     if scheme is None:
-        return dtype or "fp32"
+        return dtype
     chosen = scheme.experts or scheme.default or (scheme.own[0][1] if scheme.own else None)
-    return chosen.name if chosen is not None else dtype or "fp32"
+    return chosen.name if chosen is not None else dtype
 
 
 def _block(scheme: Scheme | None) -> int:
@@ -96,59 +106,51 @@ _FREE_BLOCK = 64
 """Blocks of 16 or 32 (NVFP4, MXFP4) divide every published width."""
 
 
-def _groups(ledger: Ledger, scheme: Scheme | None, dtype: str) -> tuple[WeightGroup, ...]:
-    sums: Counter[tuple[Part, str, int, str]] = Counter()
-    if scheme is None or not scheme.depends_on_layer:
-        for layer, copies in Counter(ledger.layers).items():
-            _add(sums, "layers", layer.weights, scheme, dtype, copies=copies, kv_heads=_kv_heads(layer), layer=0)
-    else:
-        for i, layer in enumerate(ledger.layers):
-            _add(sums, "layers", layer.weights, scheme, dtype, copies=1, kv_heads=_kv_heads(layer), layer=i)
-    outside: tuple[tuple[Part, tuple[Weight, ...]], ...] = (
-        ("embedding", ledger.embedding),
-        ("head", ledger.head),
-        ("outside", ledger.outside),
-        ("tower", ledger.towers),
-    )
-    for part, weights in outside:
-        _add(sums, part, weights, scheme, dtype, copies=1, kv_heads=0, layer=-1)
-    keys = dict.fromkeys((part, split, kv) for part, split, kv, _ in sums)
-    return tuple(
-        WeightGroup(
-            part,
-            split,  # type: ignore[arg-type]
-            sums[part, split, kv, "parameters"],
-            sums[part, split, kv, "linear"],
-            sums[part, split, kv, "bytes"],
-            kv,
+class _Tally:
+    """Sums weights into groups that tensor parallelism treats alike."""
+
+    def __init__(self, scheme: Scheme | None, dtype: str) -> None:
+        self._scheme = scheme
+        self._width = DTYPE_BYTES[dtype]
+        self._sums: dict[tuple[Part, Split, int], list[int]] = {}
+
+    def add(
+        self, part: Part, weights: Iterable[Weight], *, copies: int = 1, kv_heads: int = 0, layer: int = -1
+    ) -> None:
+        """Count `weights` `copies` times; `layer` is the index that quantisation lists may name."""
+        for weight in weights:
+            key = (part, weight.split, kv_heads if weight.split == "kv" else 0)
+            elements = weight.elements
+            found = self._scheme.format_of(weight, layer) if self._scheme is not None else None
+            stored = elements * self._width
+            if found is not None:
+                stored = found.bytes_of(weight) + (elements - weight.matrix_elements) * self._width
+            sums = self._sums.setdefault(key, [0, 0, 0])
+            sums[0] += copies * elements
+            sums[1] += copies * weight.matrix_elements if weight.linear else 0
+            sums[2] += copies * round(stored)
+
+    def groups(self) -> tuple[WeightGroup, ...]:
+        """The groups in order of first appearance."""
+        return tuple(
+            WeightGroup(part, split, parameters, linear, stored, kv_heads)
+            for (part, split, kv_heads), (parameters, linear, stored) in self._sums.items()
         )
-        for part, split, kv in keys
-    )
 
 
-def _add(
-    sums: _Sums,
-    part: Part,
-    weights: Iterable[Weight],
-    scheme: Scheme | None,
-    dtype: str,
-    *,
-    copies: int,
-    kv_heads: int,
-    layer: int,
-) -> None:
-    width = DTYPE_BYTES[dtype]
-    for weight in weights:
-        key = (part, weight.split, kv_heads if weight.split == "kv" else 0)
-        elements = weight.elements
-        found = scheme.format_of(weight, layer) if scheme is not None else None
-        stored = elements * width
-        if found is not None:
-            stored = found.bytes_of(weight) + (elements - weight.matrix_elements) * width
-        sums[*key, "parameters"] += copies * elements
-        sums[*key, "bytes"] += copies * round(stored)
-        if weight.linear:
-            sums[*key, "linear"] += copies * weight.matrix_elements
+def _groups(ledger: Ledger, scheme: Scheme | None, dtype: str) -> tuple[WeightGroup, ...]:
+    tally = _Tally(scheme, dtype)
+    if scheme is not None and scheme.depends_on_layer:
+        for i, layer in enumerate(ledger.layers):
+            tally.add("layers", layer.weights, kv_heads=_kv_heads(layer), layer=i)
+    else:
+        for layer, copies in Counter(ledger.layers).items():
+            tally.add("layers", layer.weights, copies=copies, kv_heads=_kv_heads(layer), layer=0)
+    tally.add("embedding", ledger.embedding)
+    tally.add("head", ledger.head)
+    tally.add("outside", ledger.outside)
+    tally.add("tower", ledger.towers)
+    return tally.groups()
 
 
 def _converted(groups: tuple[WeightGroup, ...], dtype: str) -> bool:
@@ -177,7 +179,7 @@ def _matmul_parameters(ledger: Ledger) -> int:
         copies * sum(w.matrix_elements for w in layer.weights if w.split != "expert" and (w.linear or _is_router(w)))
         for layer, copies in Counter(ledger.layers).items()
     )
-    head = ledger.head or (ledger.embedding[:1] if ledger.tied else ())
+    head = ledger.head or (ledger.embedding[:1] if ledger.tied and ledger.has_language_head else ())
     return inside + sum(w.matrix_elements for w in head if w.columns > 1)
 
 
@@ -186,8 +188,8 @@ def _is_router(weight: Weight) -> bool:
 
 
 def _embedding_parameters(ledger: Ledger) -> int:
-    """Input embeddings, positions and tables per layer included; a separate head is not."""
-    return count(ledger.embedding) + count(w for w in ledger.outside if w.module == "embed_tokens_per_layer")
+    """The table of input words; positions, per-layer tables and a separate head are not in it."""
+    return count(ledger.embedding[:1])
 
 
 def _intermediate(ledger: Ledger) -> int:

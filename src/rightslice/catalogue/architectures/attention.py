@@ -75,9 +75,7 @@ def _head_norms(config: Config, family: Family, shape: Shape) -> list[Weight]:
     style = family.trait("qk_norm")
     if not style or not family.switch("qk_norm_if", config, True):
         return []
-    if style == "full":
-        sizes = shape.heads * shape.qk_dim, shape.kv_heads * shape.qk_dim
-    elif style == "per-head":
+    if style in ("full", "per-head"):
         sizes = shape.heads * shape.qk_dim, shape.kv_heads * shape.qk_dim
     else:
         sizes = shape.qk_dim, shape.qk_dim
@@ -90,7 +88,7 @@ def _extras(config: Config, family: Family, shape: Shape, inputs: int, output: i
     """Sinks, output gates and inner norms."""
     found = []
     sinks = family.trait("sinks_on", "all")
-    if family.switch("sinks", config) and (sinks == "all" or sinks == shape.word):
+    if family.switch("sinks", config) and sinks in ("all", shape.word):
         found.append(Weight("self_attn.sinks", shape.heads))
     gate = family.trait("output_gate")
     if gate and family.switch("output_gate_if", config, True):
@@ -180,9 +178,7 @@ def compressed_attention(config: Config, _family: Family, shape: Shape) -> Mixer
         ]
         entry += index
     state = 3 * shape.ratio * entry * 2 if overlapping else 0
-    far = AttentionGroup(
-        "mla", 1, heads, 1, width, width, entry // shape.ratio, state_bytes_per_sequence=state
-    )
+    far = AttentionGroup("mla", 1, heads, 1, width, width, entry // shape.ratio, state_bytes_per_sequence=state)
     return tuple(weights), (window, far)
 
 

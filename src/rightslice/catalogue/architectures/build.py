@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, Literal
 
 from rightslice.catalogue.architectures.config import Config, Object
 from rightslice.catalogue.architectures.encoders import encoder, pair, speech_encoder, vision_encoder
 from rightslice.catalogue.architectures.families import Family, family, family_of_class
-from rightslice.catalogue.architectures.ledger import Ledger
+from rightslice.catalogue.architectures.ledger import Ledger, unknown_family
 from rightslice.catalogue.architectures.multimodal import flattened, multimodal
 from rightslice.catalogue.architectures.seq2seq import encoder_decoder
+from rightslice.core.errors import BadInputError, Diagnostic, Location
 
 Kind = Literal["decoder", "encoder", "encoder-decoder", "speech-ctc", "vision"]
 
@@ -41,12 +43,27 @@ def find_family(raw: Object) -> Family:
 
 
 def build(raw: Object, where: str) -> tuple[Ledger, Kind, Family, Config]:
-    """The ledger of a configuration. Raises BadInputError RS2007 for one that is incomplete or contradicts itself."""
+    """The ledger of a configuration.
+
+    Raises BadInputError: RS2007 for one that is incomplete or contradicts itself, RS0311 for a class that is known to
+    be laid out in a way that is not modelled.
+    """
     own = find_family(raw)
     config = Config(flattened(raw), own.defaults, where)
+    if reason := own.trait("unsupported"):
+        hint = "give its bytes as a custom model with memory: {weights, kv_cache, overhead}"
+        raise BadInputError(Diagnostic("RS0311", f"{own.name} is not modelled: {reason}", Location(where), hint))
     trait = own.trait("kind", "decoder")
     kind: Kind = next((k for k in _BUILDERS if k == trait), "decoder")
     if not own.known and config.flag("is_encoder_decoder"):
         kind = "encoder-decoder"
-    return _BUILDERS[kind](config, own), kind, own, config
+    ledger = _BUILDERS[kind](config, own)
+    notes = dict.fromkeys((*_approximations(own, kind), *ledger.approximations))
+    return replace(ledger, approximations=tuple(notes)), kind, own, config
 
+
+def _approximations(own: Family, kind: Kind) -> tuple[str, ...]:
+    """What is not exact about a whole class; a decoder says it for the part that holds its layers."""
+    if own.known:
+        return (own.trait("approximation"),) if own.trait("approximation") else ()
+    return () if kind == "decoder" else (unknown_family(own.name),)

@@ -29,7 +29,7 @@ ALIASES: Final[dict[str, tuple[str, ...]]] = {
         "ffn_intermediate_size", "mlp_hidden_size", "block_ff_dim", "dff",
         "vt_intermediate_size",
     ),
-    "vocab": ("padded_vocab_size", "vocab_size", "n_vocab"),
+    "vocab": ("vocab_size", "padded_vocab_size", "n_vocab"),
     "context": (
         "max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length", "n_ctx",
         "model_max_length", "max_target_positions", "max_seq_length", "max_length_of_context",
@@ -53,7 +53,7 @@ ALIASES: Final[dict[str, tuple[str, ...]]] = {
         "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size",
         "share_expert_dim", "shared_experts_intermediate_size",
     ),
-    "window": ("sliding_window", "sliding_window_size", "attention_window", "window_size", "local_attention"),
+    "window": ("sliding_window", "sliding_window_size", "attention_window_size", "local_attention", "window_size"),
     "latent_width": ("moe_latent_size", "routed_expert_hidden_size"),
     "index_heads": ("index_n_heads", "sparse_num_index_heads"),
     "index_width": ("index_head_dim", "sparse_index_dim"),
@@ -145,6 +145,11 @@ class Config:
             raise self.error(f"{key} must be true or false, not {_shown(value)}")
         return bool(value)
 
+    def is_list(self, name: str) -> bool:
+        """Whether the value is a list: one number per layer."""
+        value = self._find(name)[1]
+        return isinstance(value, Sequence) and not isinstance(value, str)
+
     def text(self, name: str, default: str = "") -> str:
         """A string; anything else counts as absent."""
         value = self._find(name)[1]
@@ -180,6 +185,15 @@ class Config:
             raise self.error(f"{key} must be an object, not {_shown(value)}")
         return value
 
+    def parts(self) -> tuple[str, ...]:
+        """Keys of nested configurations that have layers or a width of their own."""
+        marks = (*ALIASES["layers"], *ALIASES["hidden"])
+        return tuple(
+            key
+            for key, value in self._raw.items()
+            if key.endswith("_config") and isinstance(value, Mapping) and any(mark in value for mark in marks)
+        )
+
     def objects(self, name: str) -> tuple[Object, ...] | None:
         """A list of objects, or None."""
         key, value = self._find(name)
@@ -207,5 +221,7 @@ def _shown(value: Json) -> str:
         return "a list"
     if isinstance(value, Mapping):
         return "an object"
-    text = repr(value) if not isinstance(value, int) or abs(value) < 10**18 else f"a number of {value.bit_length()} bits"
+    text = (
+        repr(value) if not isinstance(value, int) or abs(value) < 10**18 else f"a number of {value.bit_length()} bits"
+    )
     return text if len(text) <= 40 else text[:37] + "..."

@@ -16,7 +16,7 @@ from rightslice.catalogue.architectures.attention import (
 from rightslice.catalogue.architectures.config import MAX_CONTEXT, Config
 from rightslice.catalogue.architectures.families import Family
 from rightslice.catalogue.architectures.feedforward import dense, mixture
-from rightslice.catalogue.architectures.ledger import Ledger, has_language_head, label_head, norm
+from rightslice.catalogue.architectures.ledger import Ledger, has_language_head, label_head, norm, unknown_family
 from rightslice.catalogue.architectures.recurrent import RECURRENT, recurrent_kind
 from rightslice.catalogue.architectures.shapes import Shape, shapes
 from rightslice.catalogue.architectures.weights import Layer, Weight, linear, vector
@@ -29,7 +29,7 @@ def decoder(config: Config, family: Family) -> Ledger:
     for shape in found:
         if shape not in built:
             built[shape] = _layer(config, family, shape)
-    hidden, vocab = config.number("hidden", low=1), config.number("vocab", 0)
+    hidden, vocab = config.number("hidden", low=1), config.number("vocab", low=1)
     width = config.maybe("word_embed_proj_dim") or hidden
     tied = config.flag("tie_word_embeddings", True)
     head: tuple[Weight, ...] = ()
@@ -45,6 +45,7 @@ def decoder(config: Config, family: Family) -> Ledger:
         head=head or (label_head(config, hidden)),
         outside=_outside(config, family, hidden, width, len(found)),
         tied=tied,
+        has_language_head=has_language_head(config),
         approximations=_approximations(config, family, found),
     )
 
@@ -52,14 +53,13 @@ def decoder(config: Config, family: Family) -> Ledger:
 def _approximations(config: Config, family: Family, found: tuple[Shape, ...]) -> tuple[str, ...]:
     notes = []
     if not family.known:
-        notes.append(
-            f'model_type "{family.name[:60]}" is not in the catalogue of families: layers are read from the keys alone'
-            " (RMS norms twice a layer, no biases unless the keys say so)"
-        )
+        notes.append(unknown_family(family.name))
     elif text := family.trait("approximation"):
         notes.append(text)
     if any(s.word == kinds.LINEAR for s in found) and not recurrent_kind(config, family):
         notes.append("the recurrent layers of this model are not known: counted as full attention")
+    if guessed := kinds.guessed_words(config):
+        notes.append(f"kinds of layers not known, taken for the likeliest: {', '.join(w[:40] for w in guessed[:5])}")
     return tuple(notes)
 
 
@@ -127,9 +127,7 @@ def _norms(config: Config, family: Family, shape: Shape, hidden: int) -> list[We
     found = [norm(family, f"norm_{i}", hidden) for i in range(number)]
     if vectors := family.amount("layer_vectors", 0):
         found.append(Weight("layer_vectors", vectors, hidden))
-    if shape.feed == "both":
-        found += [norm(family, f"moe_norm_{i}", hidden) for i in range(family.amount("moe_norms", 0))]
-    elif shape.feed == kinds.MOE and family.amount("moe_norms", 0):
+    if shape.feed in (kinds.MOE, "both"):
         found += [norm(family, f"moe_norm_{i}", hidden) for i in range(family.amount("moe_norms", 0))]
     if scalars := family.amount("layer_scalars", 0):
         found.append(Weight("layer_scalars", scalars))

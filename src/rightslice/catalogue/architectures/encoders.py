@@ -37,19 +37,33 @@ def encoder(config: Config, family: Family) -> Ledger:
     outside += _relative(config, family, hidden)
     if family.switch("final_norm", config):
         outside.append(norm(family, "norm", hidden))
-    if family.switch("first_layer_without_norm", config):
-        outside.append(Weight("first_layer_norm", -hidden))
     tied = config.flag("tie_word_embeddings", True)
-    return Ledger(layers, tuple(found), head=_head(config, family, hidden, width, tied), outside=tuple(outside), tied=tied)
+    names = config.words("architectures") or ("",)
+    return Ledger(
+        layers,
+        tuple(found),
+        head=_head(config, family, hidden, width, tied),
+        outside=tuple(outside),
+        tied=tied,
+        has_language_head=names[0].endswith(_WORD_HEADS),
+    )
+
+
+_WORD_HEADS = ("ForMaskedLM", "LMHeadModel", "ForCausalLM", "ForPreTraining")
 
 
 def _layers(config: Config, family: Family) -> tuple[Layer, ...]:
     """All layers; ALBERT keeps one set of weights per group, so the others are empty."""
     found = []
-    for shape in shapes(config, replace(family, traits={**family.traits, "window": False})):
+    first_skips = family.switch("first_layer_without_norm", config)
+    for i, shape in enumerate(shapes(config, replace(family, traits={**family.traits, "window": False}))):
         mixed, caches = attention(config, family, shape)
         inner = config.maybe(family.trait("inner_key")) if family.trait("inner_key") else shape.intermediate
-        weights = (*mixed, *dense(config, family, inner or shape.intermediate), *_norms(config, family))
+        weights = (
+            *mixed,
+            *dense(config, family, inner or shape.intermediate),
+            *_norms(config, family, skipped=int(first_skips and i == 0)),
+        )
         group = replace(caches[0], kind="encoder", kv_elements_per_token=0, window_tokens=0)
         found.append(Layer(weights, (group,)))
     groups = config.maybe("num_hidden_groups")
@@ -58,15 +72,19 @@ def _layers(config: Config, family: Family) -> tuple[Layer, ...]:
     return tuple(found)
 
 
-def _norms(config: Config, family: Family) -> tuple[Weight, ...]:
+def _norms(config: Config, family: Family, *, skipped: int) -> tuple[Weight, ...]:
     hidden = config.number("hidden", low=1)
-    return tuple(norm(family, f"norm_{i}", hidden) for i in range(family.amount("norms", 2)))
+    return tuple(norm(family, f"norm_{i}", hidden) for i in range(family.amount("norms", 2) - skipped))
 
 
 def _relative(config: Config, family: Family, hidden: int) -> list[Weight]:
     """Relative positions: a bias per head (MPNet), or embeddings of distances (DeBERTa)."""
     if family.trait("positions_extra") == "bias":
-        return [Weight("relative_attention_bias", config.number("relative_attention_num_buckets", 32), config.number("heads"))]
+        return [
+            Weight(
+                "relative_attention_bias", config.number("relative_attention_num_buckets", 32), config.number("heads")
+            )
+        ]
     if not (family.trait("positions_extra") == "distance" and config.flag("relative_attention")):
         return []
     buckets = config.raw("position_buckets")
@@ -84,7 +102,7 @@ def _head(config: Config, family: Family, hidden: int, width: int, tied: bool) -
     name = names[0] if names else ""
     vocab = config.number("vocab", low=1)
     bias = family.switch("head_dense_bias", config, True)
-    if name.endswith(("ForMaskedLM", "LMHeadModel", "ForCausalLM", "ForPreTraining")):
+    if name.endswith(_WORD_HEADS):
         if family.trait("mlm_head") == "plain":
             return () if tied else (Weight("lm_head", vocab, width, "vocab"),)
         words = Weight("cls.decoder", vocab, 1) if tied else Weight("cls.decoder", vocab, width, "vocab", bias=vocab)
@@ -126,7 +144,7 @@ def vision_encoder(config: Config, family: Family) -> Ledger:
 
 def pair(config: Config, family: Family) -> Ledger:
     """CLIP and SigLIP: a text and a vision tower with their projections."""
-    parts = []
+    parts: list[Weight] = []
     widths = []
     embedding: tuple[Weight, ...] = ()
     layers: tuple[Layer, ...] = ()
@@ -149,8 +167,8 @@ def pair(config: Config, family: Family) -> Ledger:
         size = config.number("projection_dim", 512)
         parts += [linear("visual_projection", size, widths[1]), linear("text_projection", size, widths[0])]
     parts.append(Weight("logit_scale", 2 if family.trait("pair") == "siglip" else 1))
-    return Ledger(layers, embedding, towers=tuple(w for w in parts if w.module.startswith("vision_model")),
-                  outside=tuple(w for w in parts if not w.module.startswith("vision_model")))  # fmt: skip
+    seen = tuple(w for w in parts if w.module.startswith("vis"))
+    return Ledger(layers, embedding, outside=tuple(w for w in parts if w not in seen), towers=seen)
 
 
 def speech_encoder(config: Config, family: Family) -> Ledger:
@@ -167,7 +185,10 @@ def speech_encoder(config: Config, family: Family) -> Ledger:
         found.append(Weight("conv_layers.conv", width, before * kernel, bias=width if bias else 0))
         if i == 0 or not grouped:
             found.append(Weight("conv_layers.norm", width, bias=width))
-    kernel, groups = config.number("num_conv_pos_embeddings", 128), config.number("num_conv_pos_embedding_groups", 16, low=1)
+    kernel, groups = (
+        config.number("num_conv_pos_embeddings", 128),
+        config.number("num_conv_pos_embedding_groups", 16, low=1),
+    )
     found += [
         Weight("feature_projection.norm", widths[-1], bias=widths[-1]),
         linear("feature_projection", hidden, widths[-1], bias=True),
@@ -177,4 +198,3 @@ def speech_encoder(config: Config, family: Family) -> Ledger:
     ]
     vocab = config.number("vocab", low=1)
     return Ledger(_layers(config, family), outside=tuple(found), head=(Weight("lm_head", vocab, hidden, bias=vocab),))
-

@@ -48,10 +48,11 @@ def mixture(config: Config, family: Family, shape: Shape) -> tuple[tuple[Weight,
     outer = config.maybe("latent_width") or hidden
     matrices = 3 if gated(config, family) else 2
     bias = family.switch("expert_bias", config)
+    module = family.trait("experts_module", "mlp.experts")
     up_rows = (matrices - 1) * width
     routed = (
-        Weight("mlp.experts.gate_up_proj", up_rows, outer, "expert", experts, up_rows if bias else 0, linear=True),
-        Weight("mlp.experts.down_proj", outer, width, "expert", experts, outer if bias else 0, linear=True),
+        Weight(f"{module}.gate_up_proj", up_rows, outer, "expert", experts, up_rows if bias else 0, linear=True),
+        Weight(f"{module}.down_proj", outer, width, "expert", experts, outer if bias else 0, linear=True),
     )
     shared = _shared(config, family, width, hidden)
     around = (
@@ -62,9 +63,7 @@ def mixture(config: Config, family: Family, shape: Shape) -> tuple[tuple[Weight,
         if outer != hidden
         else ()
     )
-    group = MoeGroup(
-        1, experts, top_k, count(routed) // experts, count(shared) + count(around), width
-    )
+    group = MoeGroup(1, experts, top_k, count(routed) // experts, count(shared) + count(around), width)
     return (*_router(config, family, experts, hidden), *routed, *shared, *around), group
 
 

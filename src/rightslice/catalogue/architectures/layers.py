@@ -52,10 +52,28 @@ def mixer_words(config: Config, family: Family, count: int) -> tuple[tuple[str, 
 
 
 def _word(config: Config, key: str, text: str) -> str:
-    word = _WORDS.get(text.casefold())
+    word = _WORDS.get(text.casefold()) or _likely(text.casefold())
     if word is None:
         raise config.error(f'{key} holds an unknown kind of layer "{text[:40]}"')
     return word
+
+
+def _likely(text: str) -> str | None:
+    """What an unknown kind of layer is by its name: the parts of it that name a known one."""
+    for word, marks in (
+        (SLIDING, ("sliding", "window", "local")),
+        (LINEAR, ("linear", "mamba", "recurrent", "conv", "ssm", "delta")),
+        (FULL, ("attention", "full", "global")),
+    ):
+        if any(mark in text for mark in marks):
+            return word
+    return None
+
+
+def guessed_words(config: Config) -> tuple[str, ...]:
+    """Kinds of layers that are not known and were taken for the likeliest one."""
+    named = [word for key in _LISTS for word in config.words(key) or ()]
+    return tuple(dict.fromkeys(word for word in named if word.casefold() not in _WORDS))
 
 
 def _listed(config: Config, count: int) -> tuple[str, ...] | None:
@@ -171,7 +189,11 @@ def window_tokens(config: Config, family: Family, word: str) -> int:
     """Tokens that a windowed layer keeps; 0 for none, and where the window is at least the context."""
     if word == CHUNKED:
         window = config.number("attention_chunk_size", 0)
-    elif word in (SLIDING, COMPRESSED) and config.flag("use_sliding_window", True):
+    elif (
+        word in (SLIDING, COMPRESSED)
+        and config.flag("use_sliding_window", True)
+        and family.switch("window", config, True)
+    ):
         window = config.maybe("window") or 0
         if config.has("sliding_window_size"):  # counts the tokens before the current one
             window += family.amount("window_extra", 0)
@@ -203,7 +225,9 @@ def _moe_by_rule(config: Config, count: int) -> tuple[bool, ...]:
         config.number(key, 0)
         for key in ("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers", "first_dense_layers")
     )
-    last = config.number("moe_layer_end_index", count - 1) if not _negative(config, "moe_layer_end_index") else count - 1
+    last = (
+        config.number("moe_layer_end_index", count - 1) if not _negative(config, "moe_layer_end_index") else count - 1
+    )
     only_dense = config.numbers("mlp_only_layers") or ()
     period = max(1, config.number("decoder_sparse_step", 1))
     interval = max(

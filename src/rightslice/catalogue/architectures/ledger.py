@@ -19,6 +19,7 @@ class Ledger:
     outside: tuple[Weight, ...] = ()
     towers: tuple[Weight, ...] = ()
     tied: bool = False
+    has_language_head: bool = True
     approximations: tuple[str, ...] = ()
 
     @property
@@ -35,6 +36,14 @@ class Ledger:
             for layer in self.layers
             if layer.moe is not None
         )
+
+
+def unknown_family(name: str) -> str:
+    """The remark on a configuration whose class is not in the data."""
+    return (
+        f'model_type "{name[:60]}" is not in the catalogue of families: layers are read from the keys alone'
+        " (RMS norms twice a layer, no biases unless the keys say so)"
+    )
 
 
 def norm(family: Family, module: str, width: int, style: str = "") -> Weight:

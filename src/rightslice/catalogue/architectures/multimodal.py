@@ -8,23 +8,28 @@ from typing import Final
 from rightslice.catalogue.architectures.config import Config, Object
 from rightslice.catalogue.architectures.decoder import decoder
 from rightslice.catalogue.architectures.families import Family, family
-from rightslice.catalogue.architectures.ledger import Ledger
+from rightslice.catalogue.architectures.ledger import Ledger, unknown_family
 from rightslice.catalogue.architectures.towers import PROJECTORS, tower, tower_width
 from rightslice.catalogue.architectures.weights import Weight
 
 TEXT_KEYS: Final = ("text_config", "llm_config", "language_config", "thinker_config", "text_model_config")
 _TOWER_KEYS: Final = ("vision_config", "audio_config", "speech_config", "encoder_config")
+_MAX_DEPTH: Final = 4
+_COUNTED_KEYS: Final = frozenset((*TEXT_KEYS, *_TOWER_KEYS))
 _SHARED: Final = ("tie_word_embeddings", "vocab_size", "quantization_config", "architectures")
 
 
-def text_part(config: Config, parent: Family) -> tuple[Config, Family]:
+def text_part(config: Config, parent: Family, depth: int = 0) -> tuple[Config, Family]:
     """The configuration of the language model: the nested one, or the whole where there is none."""
+    if depth > _MAX_DEPTH:
+        raise config.error("language models are nested too deeply")
     for key in TEXT_KEYS:
         part = config.part(key)
         if part is not None:
             child = part_family(part, parent, key)
             nested = Config(flattened(_inherited(config, part)), child.defaults, config.where)
-            return text_part(nested, child) if any(nested.part(k) for k in TEXT_KEYS) else (nested, child)
+            deeper = any(nested.part(k) for k in TEXT_KEYS)
+            return text_part(nested, child, depth + 1) if deeper else (nested, child)
     if (name := parent.trait("text")) and (flat := family(name)).known:
         return config, replace(flat, defaults={**flat.defaults, **parent.defaults})
     return config, parent
@@ -70,6 +75,8 @@ def multimodal(config: Config, parent: Family) -> Ledger:
     width = text.number("hidden", low=1)
     towers: list[Weight] = []
     notes = list(ledger.approximations)
+    if not parent.known and child.known:
+        notes.append(unknown_family(parent.name))
     for key in _TOWER_KEYS:
         part = config.part(key)
         if part is None or (key == "encoder_config" and not parent.switch("encoder_tower", config)):
@@ -81,7 +88,11 @@ def multimodal(config: Config, parent: Family) -> Ledger:
         if not own.known:
             notes.append(f"{key}: counted as a plain vision transformer; its model_type is not in the catalogue")
         inputs = nested.maybe("output_proj_dims") or tower_width(nested, own)
-        towers += _projector(config, parent, key, inputs, width)
+        projector = _projector(config, parent, key, inputs, width)
+        towers += projector
+        if not projector and not own.trait("merger"):
+            notes.append(f"{key}: the projector behind it is not counted")
+    notes += [f"{key}: this part is not counted" for key in config.parts() if key not in _COUNTED_KEYS]
     return replace(ledger, towers=tuple(towers), approximations=tuple(notes))
 
 

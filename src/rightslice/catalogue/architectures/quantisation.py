@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final
 
 from rightslice.catalogue.architectures.config import Json, Object
 from rightslice.catalogue.architectures.weights import Weight
+from rightslice.core.errors import BadInputError, Diagnostic
 
 DTYPE_BYTES: Final[dict[str, float]] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "int4": 0.5}
 _DTYPES: Final[dict[str, str]] = {
@@ -83,13 +85,14 @@ class Scheme:
         """The format of one weight; None when it stays at the base dtype."""
         if not weight.linear:
             return None
-        names = names_of(weight.module, layer)
+        if weight.split == "vocab":  # kept at the base dtype even where a list names it: the safe side
+            return None
         for listed, found in self.own:
-            if listed.match(names, layer):
+            if listed.match(weight.module, layer):
                 return found
         if self.experts is not None and weight.split == "expert":
             return self.experts
-        if self.default is None or weight.split == "vocab" or (self.skip is not None and self.skip.match(names, layer)):
+        if self.default is None or (self.skip is not None and self.skip.match(weight.module, layer)):
             return None
         return self.default
 
@@ -101,11 +104,12 @@ class Scheme:
 
 
 _TOKENS: Final[dict[str, str]] = {
-    **dict.fromkeys(("attn", "self_attn", "attention", "self_attention", "mixer", "linear_attn", "mamba", "conv",
-                     "temporal_block"), "mix"),
+    **dict.fromkeys(("attn", "self_attn", "attention", "self_attention", "linear_attn", "mamba", "conv",
+                     "temporal_block"), "attn"),
     **dict.fromkeys(("mlp", "ffn", "feed_forward", "block_sparse_moe", "moe"), "ffn"),
     **dict.fromkeys(("visual", "vision_tower", "vision_model", "vision_encoder", "vit", "vision"), "vision"),
     **dict.fromkeys(("mm_projector", "multi_modal_projector", "connector", "aligner", "embed_vision"), "projector"),
+    **dict.fromkeys(("audio_tower", "audio_model", "audio_encoder"), "audio"),
     **dict.fromkeys(("shared_expert", "shared_experts"), "shared"),
     "head": "lm_head", "router": "gate", "h": "layers", "blocks": "layers", "block": "layers",
 }  # fmt: skip
@@ -124,19 +128,25 @@ def _canonical(text: str) -> str:
     return "lm_head" if shortened.endswith(".lm_head") else shortened
 
 
-def names_of(module: str, layer: int) -> tuple[str, ...]:
-    """The names under which lists may refer to a weight: its own, and those of fused or per-expert spellings."""
+@cache
+def _spellings(module: str) -> tuple[tuple[str, ...], frozenset[str], tuple[str, ...]]:
+    """The names under which lists may refer to a weight (its own, fused and per-expert ones), relative to its layer.
+
+    With them every run of their dotted parts, and the runs that start at the layer.
+    """
     base = _canonical(module)
-    spellings = [base]
+    base = "attn." + base.removeprefix("mixer.") if base.startswith("mixer.") else base
+    found = [base]
     if "gate_up_proj" in base:
-        spellings.append(base.replace("gate_up_proj", "gate_proj"))
+        found.append(base.replace("gate_up_proj", "gate_proj"))
     if base.startswith("ffn.experts."):
-        spellings += [s.replace("ffn.experts.", "ffn.experts.0.") for s in spellings]
-    if base.startswith("ffn."):
-        spellings += ["mix." + s.removeprefix("ffn.") for s in spellings]
-        if base.startswith("ffn.experts."):
-            spellings.append(base.removeprefix("ffn."))
-    return tuple(f"layers.{layer}.{s}" for s in spellings) if layer >= 0 else tuple(spellings)
+        found += [s.replace("ffn.experts.", "ffn.experts.0.") for s in found]
+        found.append(base.removeprefix("ffn."))
+    found += ["mixer." + s.partition(".")[2] for s in found if s.startswith(("attn.", "ffn."))]
+    parts = [s.split(".") for s in found]
+    runs = {".".join(p[i:j]) for p in parts for i in range(len(p)) for j in range(i + 1, len(p) + 1)}
+    starts = {".".join(p[:j]) for p in parts for j in range(1, len(p) + 1)}
+    return tuple(found), frozenset(runs), tuple(sorted(starts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,48 +156,52 @@ class Names:
     plain: frozenset[str]
     patterns: tuple[re.Pattern[str], ...]
     by_layer: Mapping[int, tuple[re.Pattern[str], ...]] = field(default_factory=dict)
+    towers: frozenset[str] = frozenset()
 
-    def match(self, names: tuple[str, ...], layer: int) -> bool:
-        """Whether the list holds one of the names, a part of it between dots, or a module around it."""
-        for name in names:
-            tokens = name.split(".")
-            for start in range(len(tokens)):
-                for end in range(len(tokens), start, -1):
-                    if ".".join(tokens[start:end]) in self.plain:
-                        return True
+    def match(self, module: str, layer: int) -> bool:
+        """Whether the list holds the weight's name, a part of it between dots, or a module around it."""
+        names, runs, starts = _spellings(module)
+        if names[0].partition(".")[0] in self.towers:  # a list that names one module of a tower names all of them
+            return True
+        if not self.plain.isdisjoint(runs):
+            return True
+        at = f"layers.{layer}." if layer >= 0 else ""
+        if layer >= 0 and (f"layers.{layer}" in self.plain or any(at + s in self.plain for s in starts)):
+            return True
         candidates = (*self.by_layer.get(layer, ()), *self.patterns)
-        return any(pattern.match(name) for pattern in candidates for name in names)
+        return any(pattern.match(at + name) for pattern in candidates for name in names)
 
 
 def _names(values: Json) -> Names | None:
     if not isinstance(values, Sequence) or isinstance(values, str):
         return None
+    if len(values) > _MAX_NAMES:
+        raise BadInputError(Diagnostic("RS2007", f"a quantisation list has {len(values)} entries"))
     plain: set[str] = set()
     patterns: list[re.Pattern[str]] = []
     by_layer: dict[int, list[re.Pattern[str]]] = {}
     for value in values:
-        if not isinstance(value, str) or len(value) > _MAX_PATTERN:
+        if not isinstance(value, str) or len(value) > _MAX_PATTERN or value.startswith("mtp"):
             continue
-        if value.startswith("re:"):
-            patterns += _expression(value[3:])
-            continue
-        name = _canonical(value)
+        name = value if value.startswith("re:") else _canonical(value)
         single = _LAYER.match(name)
-        if "*" not in name and "?" not in name:
+        own = by_layer.setdefault(int(single[1]), []) if single else patterns
+        if name.startswith("re:"):
+            patterns += _expression(name[3:])
+        elif "*" not in name and "?" not in name:
             plain.add(name)
-            if single:
-                by_layer.setdefault(int(single[1]), [])
-            continue
-        compiled = re.compile(_glob(name))
-        if single and not re.match(r"layers\.\d+\*", name):
-            by_layer.setdefault(int(single[1]), []).append(compiled)
-        else:
-            patterns.append(compiled)
-            if single:
-                by_layer.setdefault(int(single[1]), [])
-    return Names(frozenset(plain), tuple(patterns), {k: tuple(v) for k, v in by_layer.items()})
+        elif name.count("*") <= _MAX_REPEATS:
+            (patterns if re.match(r"layers\.\d+\*", name) else own).append(re.compile(_glob(name)))
+    if len(patterns) > _MAX_PATTERNS:
+        raise BadInputError(Diagnostic("RS2007", f"a quantisation list has {len(patterns)} patterns"))
+    towers = frozenset(n.partition(".")[0] for n in plain) & {"vision", "audio", "projector"}
+    return Names(frozenset(plain), tuple(patterns), {k: tuple(v) for k, v in by_layer.items()}, towers)
 
 
+_MAX_NAMES: Final = 100_000
+_MAX_PATTERNS: Final = 2_000
+_MAX_REPEATS: Final = 3
+"""Bounds that keep matching cheap whatever a file says; published lists stay far below them."""
 _MAX_PATTERN: Final = 300
 
 
@@ -198,7 +212,8 @@ def _glob(name: str) -> str:
 
 def _expression(text: str) -> list[re.Pattern[str]]:
     mapped = _WORD.sub(lambda m: _TOKENS.get(m.group(), m.group()), text)
-    if re.search(r"[*+}]\)?[*+{]", mapped):  # nested repetition could take for ever
+    repeats = len(re.findall(r"[*+?{]", mapped.replace("(?:", "(")))
+    if repeats > _MAX_REPEATS or re.search(r"\)[*+?{]", mapped):  # could take for ever
         return []
     try:
         return [re.compile(f"(?:.*){mapped}" if not mapped.startswith((".*", "^")) else mapped)]
@@ -259,7 +274,13 @@ def _fp8(own: Object) -> Format:
         return Format("fp8", 8, 4, rows, columns)
     if own.get("fmt") and own.get("scale_fmt"):
         return FP8_BLOCK
-    return FP8_BLOCK if own.get("moe_quant_algo") else FP8_CHANNEL if own.get("quant_method") == "fbgemm_fp8" else FP8_TENSOR
+    return (
+        FP8_BLOCK
+        if own.get("moe_quant_algo")
+        else FP8_CHANNEL
+        if own.get("quant_method") == "fbgemm_fp8"
+        else FP8_TENSOR
+    )
 
 
 def _groupwise(method: str, own: Object, skip: Names | None) -> Scheme:
@@ -276,8 +297,7 @@ def _grouped(method: str, own: Object, skip: Names | None) -> Scheme | None:
     default: Format | None = None
     listed: list[tuple[Names, Format]] = []
     for group in groups.values() if isinstance(groups, Mapping) else ():
-        weights = group.get("weights") if isinstance(group, Mapping) else None
-        if not isinstance(weights, Mapping):
+        if not isinstance(group, Mapping) or not isinstance(weights := group.get("weights"), Mapping):
             continue
         found = _group_format(weights, str(own.get("format", "")) + str(group.get("format", "")))
         targets = group.get("targets") or ["Linear"]
@@ -314,7 +334,9 @@ def _modelopt(own: Object) -> Scheme | None:
     found = _ALGORITHMS.get(algorithm)
     if found is None:
         return None
-    return Scheme(f"modelopt-{algorithm.casefold()}", found, skip=_names(own.get("exclude_modules") or own.get("ignore")))
+    return Scheme(
+        f"modelopt-{algorithm.casefold()}", found, skip=_names(own.get("exclude_modules") or own.get("ignore"))
+    )
 
 
 def _listed(layers: Json) -> tuple[tuple[Names, Format], ...]:

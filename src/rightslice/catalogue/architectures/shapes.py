@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -49,7 +48,7 @@ def shapes(config: Config, family: Family) -> tuple[Shape, ...]:
         shape = replace(base, word=word, window=window[word], feed=_feed(family, config, single, word, sparse[i]))
         if single:
             shape = replace(shape, norms=1)
-        if word == kinds.SLIDING or (word == kinds.CHUNKED):
+        if word in (kinds.SLIDING, kinds.CHUNKED):
             shape = _narrow(config, shape)
         elif word == kinds.FULL:
             shape = _wide(config, shape)
@@ -63,7 +62,7 @@ def _base(config: Config, family: Family) -> Shape:
     kv_heads = _kv_heads(config, family, heads)
     given = config.maybe("head_dim", low=0, high=1 << 16)
     head_dim = given or (hidden // heads if heads else 0)
-    if heads and kv_heads and heads % kv_heads:
+    if heads and kv_heads and heads % kv_heads and not config.has("kv_lora_rank"):
         raise config.error(f"num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}")
     return Shape(
         word=kinds.FULL,
@@ -87,12 +86,11 @@ def _kv_heads(config: Config, family: Family, heads: int) -> int:
         return 1
     if config.has("multi_query_attention") and not config.flag("multi_query_attention"):
         return heads
-    value = config.raw("kv_heads")
-    return heads if isinstance(value, Sequence) else config.maybe("kv_heads", high=1 << 16) or heads
+    return heads if config.is_list("kv_heads") else config.maybe("kv_heads", high=1 << 16) or heads
 
 
 def _intermediate(config: Config, family: Family, hidden: int) -> int:
-    if isinstance(config.raw("intermediate"), Sequence):
+    if config.is_list("intermediate"):
         return 0  # one per layer, set later
     value = config.maybe("intermediate")
     if value is None:
@@ -114,7 +112,12 @@ def _feed(family: Family, config: Config, single: bool, word: str, sparse: bool)
     return "both" if family.switch("parallel_moe", config) else kinds.MOE
 
 
-_SLIDING_KEYS: Final = {"heads": "num_attention_heads", "kv_heads": "num_key_value_heads", "qk_dim": "head_dim", "v_dim": "v_head_dim"}  # fmt: skip
+_SLIDING_KEYS: Final = {
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+    "qk_dim": "head_dim",
+    "v_dim": "v_head_dim",
+}
 
 
 def _narrow(config: Config, shape: Shape) -> Shape:
@@ -166,7 +169,7 @@ def _special(config: Config, family: Family, found: tuple[Shape, ...]) -> tuple[
             for i, s in enumerate(found)
         )
     if config.has("index_width") and config.has("index_heads") and family.switch("indexer", config, True):
-        found = _indexed(config, found)
+        found = _indexed(config, family, found)
     return _compressed(config, found)
 
 
@@ -197,7 +200,7 @@ def _with(shape: Shape, field: str, value: int) -> Shape:
 _SPARSE: Final = frozenset({"indexed_attention", "deepseek_sparse_attention", "minimax_m3_sparse", "sparse_attention"})
 
 
-def _indexed(config: Config, found: tuple[Shape, ...]) -> tuple[Shape, ...]:
+def _indexed(config: Config, family: Family, found: tuple[Shape, ...]) -> tuple[Shape, ...]:
     words = config.words("indexer_types")
     if words is not None:
         if len(words) < len(found):
@@ -209,6 +212,8 @@ def _indexed(config: Config, found: tuple[Shape, ...]) -> tuple[Shape, ...]:
     named = config.words("layer_types")
     if named and (sparse := [w in _SPARSE for w in named]) and any(sparse):
         return tuple(replace(s, indexer=flag) for s, flag in zip(found, sparse, strict=False))
+    if not family.switch("indexer_default", config, True):
+        return found
     frequency = config.maybe("index_topk_freq") or 1
     offset = config.maybe("index_skip_topk_offset") or 0
 

@@ -144,7 +144,10 @@ def _merger(config: Config, family: Family, width: int) -> list[Weight]:
         return []
     merged = width * config.number("spatial_merge_size", 2, low=1, high=64) ** 2
     out = config.number(family.trait("out_key", "out_hidden_size"), low=1)
-    matrices = [linear("merger.linear_fc1", merged, merged, bias=True), linear("merger.linear_fc2", out, merged, bias=True)]
+    matrices = [
+        linear("merger.linear_fc1", merged, merged, bias=True),
+        linear("merger.linear_fc2", out, merged, bias=True),
+    ]
     deep = len(config.numbers("deepstack_visual_indexes") or ())
     found = [norm(family, "merger.norm", width), *matrices]
     if deep:
@@ -170,6 +173,13 @@ def _two_layers(config: Config, width: int, text: int) -> list[Weight]:
     inputs = width * (len(layers) if isinstance(layers, list) and layers else 1)
     bias = config.flag("multimodal_projector_bias", True)
     return [linear("linear_1", text, inputs, bias=bias), linear("linear_2", text, text, bias=bias)]
+
+
+def _vip(config: Config, width: int, text: int) -> list[Weight]:
+    layers = config.raw("vision_feature_layers")
+    merged = width * (len(layers) if isinstance(layers, list) and layers else 5)
+    normed = Weight("projector_layernorm", merged, bias=merged)
+    return [normed, linear("linear_1", text, merged, bias=True), linear("linear_2", text, text, bias=True)]
 
 
 def _newline(config: Config, width: int, text: int) -> list[Weight]:
@@ -308,6 +318,7 @@ def _glm(config: Config, width: int, text: int) -> list[Weight]:
 PROJECTORS: Final[dict[str, Callable[[Config, int, int], list[Weight]]]] = {
     "two-layers": _two_layers,
     "newline": _newline,
+    "vip": _vip,
     "one-layer": _one_layer,
     "bare": _bare,
     "gemma3": _gemma3,

@@ -10,10 +10,10 @@ from rightslice.ui.cli.options import Flag
 from rightslice.ui.cli.output import terminal, write_json, write_text
 
 Json = Annotated[Flag, Parameter(help="Print one JSON document.")]
-Search = Annotated[str | None, Parameter(help="Only rows in which this text occurs.")]
-Provider = Annotated[str | None, Parameter(help="Only this provider: gcp, aws, azure, …")]
-Region = Annotated[str | None, Parameter(help="Only this region.")]
-Accelerator = Annotated[str | None, Parameter(help="Only this accelerator.")]
+Search = Annotated[str, Parameter(show_default=False, help="Only rows in which this text occurs.")]
+Provider = Annotated[str, Parameter(show_default=False, help="Only this provider: gcp, aws, azure, …")]
+Region = Annotated[str, Parameter(show_default=False, help="Only this region.")]
+Accelerator = Annotated[str, Parameter(show_default=False, help="Only this accelerator.")]
 
 
 def build() -> App:
@@ -24,39 +24,39 @@ def build() -> App:
     return app
 
 
-def accelerators(*, search: Search = None, json: Json = False) -> int:
+def accelerators(*, search: Search = "", json: Json = False) -> int:
     """Accelerators: memory, bandwidth, compute, links."""
     return _table("accelerators", search=search, json=json)
 
 
 def machines(
     *,
-    provider: Provider = None,
-    region: Region = None,
-    accelerator: Accelerator = None,
-    search: Search = None,
+    provider: Provider = "",
+    region: Region = "",
+    accelerator: Accelerator = "",
+    search: Search = "",
     json: Json = False,
 ) -> int:
     """Machine types with their accelerators and prices."""
     return _table("machines", provider=provider, region=region, accelerator=accelerator, search=search, json=json)
 
 
-def models(*, search: Search = None, json: Json = False) -> int:
+def models(*, search: Search = "", json: Json = False) -> int:
     """Models whose architecture is known without asking a hub."""
     return _table("models", search=search, json=json)
 
 
-def engines(*, search: Search = None, json: Json = False) -> int:
+def engines(*, search: Search = "", json: Json = False) -> int:
     """Inference engines and their defaults."""
     return _table("engines", search=search, json=json)
 
 
-def platforms(*, provider: Provider = None, search: Search = None, json: Json = False) -> int:
+def platforms(*, provider: Provider = "", search: Search = "", json: Json = False) -> int:
     """Kubernetes platforms: which sharing and which layouts each can make."""
     return _table("platforms", provider=provider, search=search, json=json)
 
 
-def mig(*, accelerator: Accelerator = None, search: Search = None, json: Json = False) -> int:
+def mig(*, accelerator: Accelerator = "", search: Search = "", json: Json = False) -> int:
     """MIG profiles: what an accelerator can be cut into."""
     return _table("mig", accelerator=accelerator, search=search, json=json)
 
@@ -64,10 +64,10 @@ def mig(*, accelerator: Accelerator = None, search: Search = None, json: Json = 
 def _table(
     kind: str,
     *,
-    provider: str | None = None,
-    region: str | None = None,
-    accelerator: str | None = None,
-    search: str | None = None,
+    provider: str = "",
+    region: str = "",
+    accelerator: str = "",
+    search: str = "",
     json: bool,
 ) -> int:
     from rightslice.app.catalogue import catalogue_table  # noqa: PLC0415 - heavy

@@ -1,0 +1,176 @@
+"""Reads configuration files and safetensors headers: bounded in size and depth, never the tensors."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, NoReturn, cast
+
+from rightslice.catalogue.architectures.config import Object
+from rightslice.core.errors import BadInputError, Diagnostic, Location
+
+MAX_CONFIG_BYTES: Final = 16 << 20
+MAX_HEADER_BYTES: Final = 32 << 20
+"""Published headers hold a few MB; the format's own limit of 100 MB would take seconds to read."""
+MAX_SHARDS: Final = 4096
+_HINT: Final = "give a model's config.json or the folder that holds it"
+
+
+def read_object(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> Object:
+    """One JSON object of at most `limit` bytes. Raises BadInputError RS0401 to RS0408 and RS0104."""
+    return parse_object(_bytes(path, limit), str(path))
+
+
+def _bytes(path: Path, limit: int) -> bytes:
+    try:
+        if not path.exists():
+            _refuse("RS0401", "no such file", str(path), _HINT)
+        if not path.is_file():
+            _refuse("RS0402", "not a file", str(path), _HINT)
+        size = path.stat().st_size
+        if size > limit:
+            _refuse("RS0404", f"{size} bytes; a configuration has at most {limit}", str(path), _HINT)
+        with path.open("rb") as handle:
+            return handle.read(limit + 1)
+    except OSError as error:
+        _refuse("RS0406", f"cannot read: {error.strerror or error}", str(path))
+
+
+def parse_object(data: bytes, where: str) -> Object:
+    """A JSON object; NaN, infinities, endless numbers and nesting beyond the parser's depth are refused."""
+    if not data.strip():
+        _refuse("RS0405", "the file is empty", where, _HINT)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        _refuse("RS0403", "not a text file", where, _HINT)
+    try:
+        value = json.loads(text, parse_constant=_not_a_number)
+    except RecursionError:
+        _refuse("RS0408", "nested too deeply", where, _HINT)
+    except json.JSONDecodeError as error:
+        raise BadInputError(
+            Diagnostic("RS0408", f"not JSON: {error.msg}", Location(where, error.lineno, error.colno), _HINT)
+        ) from None
+    except ValueError as error:
+        _refuse("RS0408", f"not JSON: {str(error)[:80]}", where, _HINT)
+    if not isinstance(value, dict):
+        _refuse("RS0104", "expected a JSON object", where, _HINT)
+    return cast("Object", value)
+
+
+def _not_a_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number")
+
+
+def _refuse(rule: str, message: str, where: str, hint: str = "") -> NoReturn:
+    raise BadInputError(Diagnostic(rule, message, Location(where), hint))
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a folder's weight files hold, multi-token-prediction layers apart. `elements` is None for packed weights."""
+
+    total_bytes: int
+    extra_bytes: int
+    elements: int | None
+    main_dtype: str
+    source: Literal["headers", "index"]
+
+
+_ELEMENT_BITS: Final[Mapping[str, int]] = {
+    "F64": 64, "F32": 32, "F16": 16, "BF16": 16, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "I64": 64, "I32": 32,
+    "I16": 16, "I8": 8, "U8": 8, "U16": 16, "U32": 32, "U64": 64, "BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
+}  # fmt: skip
+_NAMES: Final[Mapping[str, str]] = {"F32": "fp32", "F16": "fp16", "BF16": "bf16", "F8_E4M3": "fp8", "F8_E5M2": "fp8"}
+_PACKED: Final = frozenset({"I32", "U8", "I8", "U32", "F4"})
+
+
+def stored_weights(folder: Path, layers: int) -> Stored | None:
+    """Bytes and elements of the safetensors files in `folder`, from their headers (or from the index alone).
+
+    Tensors of layers beyond `layers` and of `mtp` modules count as extra. None when there is no such file.
+    Raises BadInputError RS2007 for a header that is truncated, too long or contradicts its file.
+    """
+    shards = _shards(folder)
+    if not shards:
+        index = folder / "model.safetensors.index.json"
+        return _from_index(index) if index.is_file() else None
+    total = extra = elements = 0
+    by_dtype: dict[str, int] = {}
+    packed = False
+    for shard in shards:
+        for name, dtype, count, size in _tensors(shard):
+            if _is_extra(name, layers):
+                extra += size
+                continue
+            total += size
+            elements += count
+            packed = packed or dtype in _PACKED
+            by_dtype[dtype] = by_dtype.get(dtype, 0) + size
+    main = max(sorted(by_dtype), key=lambda d: by_dtype[d], default="")
+    return Stored(total, extra, None if packed else elements, _NAMES.get(main, ""), "headers")
+
+
+def _shards(folder: Path) -> list[Path]:
+    """The weight files; where a repository keeps two sets, those called `model…`."""
+    found = sorted(folder.glob("*.safetensors"))
+    named = [shard for shard in found if shard.name.startswith("model")]
+    shards = named or found
+    if len(shards) > MAX_SHARDS:
+        _refuse("RS2007", f"{len(shards)} weight files", str(folder))
+    return shards
+
+
+def _is_extra(name: str, layers: int) -> bool:
+    parts = name.split(".")
+    if "mtp" in parts or any(p.startswith("mtp_") for p in parts):
+        return True
+    if "layers" not in parts[:-1] or "vision" in name or "visual" in name:
+        return False
+    number = parts[parts.index("layers") + 1]
+    return number.isdigit() and len(number) < 9 and int(number) >= layers > 0
+
+
+def _from_index(path: Path) -> Stored:
+    metadata = read_object(path, limit=MAX_HEADER_BYTES).get("metadata")
+    size = metadata.get("total_size") if isinstance(metadata, Mapping) else None
+    if isinstance(size, float) and math.isfinite(size) and size == int(size):
+        size = int(size)
+    if isinstance(size, bool) or not isinstance(size, int) or not 0 < size < 1 << 50:
+        _refuse("RS2007", "metadata.total_size is not a number of bytes", str(path))
+    return Stored(size, 0, None, "", "index")
+
+
+def _tensors(path: Path) -> list[tuple[str, str, int, int]]:
+    """Name, dtype, elements and bytes of every tensor of one file."""
+    header = _header(path)
+    found = []
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        shape = entry.get("shape") if isinstance(entry, Mapping) else None
+        dtype = entry.get("dtype") if isinstance(entry, Mapping) else None
+        if not isinstance(shape, list) or not isinstance(dtype, str) or dtype not in _ELEMENT_BITS:
+            _refuse("RS2007", f'tensor "{name[:60]}" has no usable shape and dtype', str(path))
+        if any(isinstance(side, bool) or not isinstance(side, int) or not 0 <= side < 1 << 48 for side in shape):
+            _refuse("RS2007", f'tensor "{name[:60]}" has an impossible shape', str(path))
+        elements = math.prod(cast("list[int]", shape))
+        found.append((name, dtype, elements, elements * _ELEMENT_BITS[dtype] // 8))
+    return found
+
+
+def _header(path: Path) -> Object:
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as handle:
+            length = int.from_bytes(handle.read(8), "little")
+            if size < 8 or length > MAX_HEADER_BYTES or length > size - 8:
+                _refuse("RS2007", f"the header claims {length} bytes, the file has {size}", str(path))
+            data = handle.read(length)
+    except OSError as error:
+        _refuse("RS0406", f"cannot read: {error.strerror or error}", str(path))
+    return parse_object(data, str(path))

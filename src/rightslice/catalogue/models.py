@@ -1,0 +1,170 @@
+"""Model architectures by catalogue name, hub id, alias, folder or configuration file. No network."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Final, cast
+
+from rightslice.catalogue.architecture import Architecture, WeightGroup
+from rightslice.catalogue.architectures.assemble import read_architecture
+from rightslice.catalogue.architectures.config import Object
+from rightslice.catalogue.architectures.reader import Stored, read_object, stored_weights
+from rightslice.core.errors import BadInputError, Diagnostic, Location, did_you_mean
+from rightslice.core.quantities import format_bytes
+
+_NEXT: Final = "rightslice catalog models"
+_SIZE_IN_NAME: Final = re.compile(r"(?<![A-Za-z0-9.])(?:(\d{1,2})x)?(\d{1,4}(?:\.\d{1,3})?)[bB](?![A-Za-z0-9])")
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One catalogue model: the shipped configuration, what differs from it, and the size in its public name."""
+
+    model: str
+    config: str
+    overrides: Object
+    advertised_b: float | None
+    note: str
+
+
+@cache
+def _entries() -> Mapping[str, _Entry]:
+    """Every name in lower case -> entry."""
+    root = files("rightslice.catalogue") / "data"
+    found: dict[str, _Entry] = {}
+    for item in sorted((root / "architectures").iterdir(), key=lambda i: i.name):
+        stem = item.name.removesuffix(".json")
+        model = stem.replace("--", "/", 1)
+        entry = _Entry(model, stem, {}, None, "")
+        for name in (model, stem, model.partition("/")[2]):
+            found.setdefault(name.casefold(), entry)
+    aliases = json.loads((root / "model_aliases.json").read_text())
+    for name, raw in aliases.items():
+        overrides = raw.get("overrides", {})
+        entry = _Entry(raw.get("model", name), raw["config"], overrides, raw.get("advertised_b"), raw.get("note", ""))
+        for alias in (name, raw.get("model", name), *raw.get("ids", ())):
+            if overrides or raw.get("advertised_b") or alias.casefold() not in found:
+                found[alias.casefold()] = entry
+    return found
+
+
+@cache
+def model_names() -> frozenset[str]:
+    """Names for listings and suggestions: hub ids and catalogue names."""
+    root = files("rightslice.catalogue") / "data"
+    shipped = (item.name.removesuffix(".json").replace("--", "/", 1) for item in (root / "architectures").iterdir())
+    aliases = json.loads((root / "model_aliases.json").read_text())
+    return frozenset((*shipped, *aliases, *(i for raw in aliases.values() for i in raw.get("ids", ()))))
+
+
+def model_exists(source: str) -> bool:
+    """Whether `source` names a catalogue model, or a file or folder that is there."""
+    return source.casefold() in _entries() or (_is_path(source) and _path_exists(source))
+
+
+def resolve_model(source: str) -> Architecture:
+    """The architecture of a catalogue name, hub id, alias, folder or configuration file.
+
+    A folder is read with its `hf_quant_config.json` and the headers of its safetensors files, which give the exact
+    bytes. Raises BadInputError: RS0310 unknown name, RS0401 to RS0408 unusable file, RS2007 impossible configuration.
+    """
+    if source.casefold() in _entries():
+        return _from_catalogue(source.casefold())
+    if _is_path(source) and _path_exists(source):
+        return _from_path(Path(source))
+    if source.endswith(".json") or source.startswith((".", "/", "~")):
+        raise BadInputError(Diagnostic("RS0401", "no such file or folder", Location(source[:200])), _NEXT)
+    hint = did_you_mean(source, model_names()) or "give a catalogue name, a hub id, a folder or a config.json"
+    raise BadInputError(Diagnostic("RS0310", f'unknown model "{source[:120]}"', None, hint), _NEXT)
+
+
+def _is_path(source: str) -> bool:
+    return bool(source) and "\0" not in source and len(source) < 4096
+
+
+def _path_exists(source: str) -> bool:
+    try:
+        return Path(source).exists()
+    except OSError:
+        return False
+
+
+@cache
+def _from_catalogue(name: str) -> Architecture:
+    entry = _entries()[name]
+    item = files("rightslice.catalogue") / "data" / "architectures" / f"{entry.config}.json"
+    raw = cast("dict[str, object]", json.loads(item.read_text()))
+    raw.update(entry.overrides)
+    hf_quant = raw.pop("hf_quant_config", None)
+    source = raw.pop("_source", "")
+    found = read_architecture(
+        cast("Object", raw), entry.model, hf_quant=cast("Object | None", hf_quant) if hf_quant else None
+    )
+    notes = (*found.notes, *([entry.note] if entry.note else []))
+    advertised = entry.advertised_b or advertised_parameters_b(entry.model)
+    return replace(found, source=str(source), notes=notes, advertised_parameters_b=advertised)
+
+
+def _from_path(path: Path) -> Architecture:
+    folder = path if path.is_dir() else path.parent
+    config = path / "config.json" if path.is_dir() else path
+    if path.is_dir() and not config.is_file():
+        raise BadInputError(
+            Diagnostic("RS0401", "the folder has no config.json", Location(str(path)), "give a model's folder")
+        )
+    raw = read_object(config)
+    quant = folder / "hf_quant_config.json"
+    hf_quant = read_object(quant) if config.name == "config.json" and quant.is_file() else None
+    name = str(raw.get("_name_or_path") or "") or folder.resolve().name
+    found = read_architecture(raw, name[:120], where=str(config), hf_quant=hf_quant)
+    found = replace(found, source=str(config), advertised_parameters_b=advertised_parameters_b(name))
+    stored = stored_weights(folder, found.layers) if path.is_dir() else None
+    return with_stored(found, stored) if stored is not None else found
+
+
+def with_stored(found: Architecture, stored: Stored) -> Architecture:
+    """`found` with the bytes that its weight files really hold; groups are scaled to that sum."""
+    factor = stored.total_bytes / found.published_weights_bytes if found.published_weights_bytes else 1.0
+    notes = list(found.notes)
+    notes.append(f"weights: {format_bytes(stored.total_bytes)} from the safetensors {stored.source}")
+    if stored.extra_bytes:
+        notes.append(f"{format_bytes(stored.extra_bytes)} of multi-token-prediction weights on top are not counted")
+    if abs(factor - 1.0) > _TOLERANCE:
+        notes.append(
+            f"the configuration alone gives {format_bytes(found.published_weights_bytes)} ({1 / factor - 1:+.1%})"
+        )
+    groups = tuple(_scaled(group, factor) for group in found.weights)
+    parameters, active = found.parameters, found.active_parameters
+    if stored.elements is not None and stored.elements != parameters:
+        notes.append(f"the weight files hold {stored.elements:,} elements, the configuration gives {parameters:,}")
+    dtype = found.published_dtype if found.quantisation else stored.main_dtype or found.published_dtype
+    return replace(
+        found,
+        published_weights_bytes=stored.total_bytes,
+        published_dtype=dtype,
+        weights=groups,
+        parameters=parameters,
+        active_parameters=active,
+        notes=tuple(notes),
+    )
+
+
+_TOLERANCE: Final = 0.001
+
+
+def _scaled(group: WeightGroup, factor: float) -> WeightGroup:
+    return replace(group, published_bytes=round(group.published_bytes * factor))
+
+
+def advertised_parameters_b(name: str) -> float | None:
+    """The size that a public name claims, in billions: `gemma-3-27b-it` -> 27, `Mixtral-8x7B` -> 56; None without."""
+    match = _SIZE_IN_NAME.search(name.rpartition("/")[2])
+    if match is None:
+        return None
+    return float(match[1] or 1) * float(match[2])

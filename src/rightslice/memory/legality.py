@@ -1,0 +1,92 @@
+"""What an engine refuses before it loads anything: parallel sizes that do not divide, precisions without hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Literal
+
+from rightslice.catalogue.architecture import Architecture
+from rightslice.catalogue.hardware import WHOLE, Device
+from rightslice.core.engine import EngineSettings
+
+_SIZES: Final = (1, 2, 4, 8, 16)
+_NVIDIA_MINIMUM: Final[dict[str, float]] = {
+    "fp32": 0.0, "fp16": 5.3, "bf16": 8.0, "int8": 7.5, "int4": 7.5, "fp8": 7.5, "fp4": 7.5, "nvfp4": 7.5, "mxfp4": 8.0,
+}  # fmt: skip
+"""Lowest compute capability on which a current engine holds weights so (get_min_capability of the methods in vLLM 0.33;
+bfloat16 from 8.0: the refusal quoted in vllm#1157)."""
+_UNIT: Final[dict[str, str]] = {"fp4": "fp4", "nvfp4": "fp4", "mxfp4": "fp4", "fp8": "fp8", "int8": "int8"}
+"""Format -> the unit of the accelerator that multiplies in it; INT4 has none and is unpacked."""
+
+
+def precision_support(device: Device, dtype: str) -> Literal["native", "emulated", "refused"]:
+    """Whether the device multiplies in `dtype`, only stores weights in it (no speed-up), or cannot run it."""
+    unit = _UNIT.get(dtype, dtype)
+    has_unit = device.flops.get(unit, 0.0) > 0.0
+    try:
+        capability = float(device.accelerator.compute_capability)
+    except ValueError:  # another vendor: only what its units compute
+        if has_unit or dtype in ("bf16", "fp16", "fp32"):
+            return "native"
+        return "emulated" if dtype == "int4" else "refused"
+    if capability < _NVIDIA_MINIMUM.get(dtype, 0.0):
+        return "refused"
+    if dtype in ("bf16", "fp16", "fp32") or has_unit:
+        return "native"
+    return "emulated"
+
+
+def legal_parallelism(architecture: Architecture, settings: EngineSettings) -> str:
+    """Empty when the parallel sizes are legal, else the reason with the sizes that are.
+
+    Query heads must divide by the tensor parallel size t; KV heads must divide it or be divided by it; every sharded
+    width must divide by t, and by the quantisation block or group after that; with expert parallelism the experts must
+    divide by the ranks. A pipeline needs a layer per stage.
+    """
+    problem = next(_problems(architecture, settings, settings.tensor_parallel_size), "")
+    if not problem:
+        return ""
+    legal = [str(size) for size in _SIZES if not any(_problems(architecture, settings, size))]
+    return f"{problem}; legal tensor parallel sizes: {', '.join(legal) or 'none'}"
+
+
+def slice_parallelism(device: Device, settings: EngineSettings) -> str:
+    """Empty when the device can take part: MIG slices have no path to each other, so one rank only."""
+    ranks = settings.tensor_parallel_size * settings.pipeline_parallel_size
+    if device.partition != WHOLE and ranks > 1:
+        return f"{ranks} ranks over MIG slices: slices have no path to each other (vllm#7211, NVIDIA/nccl#1716)"
+    return ""
+
+
+def _problems(architecture: Architecture, settings: EngineSettings, tensor: int) -> Iterator[str]:
+    stages = settings.pipeline_parallel_size
+    if stages > max(1, architecture.layers):
+        yield f"{stages} pipeline stages for {architecture.layers} layers"
+    if tensor == 1:
+        return
+    for group in architecture.attention:
+        if group.query_heads % tensor and group.kind not in ("linear", "mamba"):
+            yield f"{group.query_heads} attention heads do not divide by tensor parallel size {tensor}"
+        heads = group.kv_heads
+        if heads and group.kind not in ("mla", "mamba", "linear") and heads % tensor and tensor % heads:
+            yield f"{heads} KV heads neither divide tensor parallel size {tensor} nor are divided by it"
+        if group.kind in ("linear", "mamba") and heads > 1 and heads % tensor:
+            yield f"{heads} recurrent heads do not divide by tensor parallel size {tensor}"
+    yield from _width_problems(architecture, settings, tensor)
+
+
+def _width_problems(architecture: Architecture, settings: EngineSettings, tensor: int) -> Iterator[str]:
+    block = architecture.quantisation_block
+    if settings.weight_dtype != architecture.published_dtype:
+        block = 0
+    widths = [(width, "intermediate size") for width in architecture.dense_intermediate_sizes]
+    for group in architecture.moe:
+        if not settings.expert_parallel:
+            widths.append((group.intermediate_size, "expert width"))
+        elif group.experts % (ranks := tensor * settings.data_parallel_size):
+            yield f"{group.experts} experts do not divide by {ranks} ranks"
+    for width, name in widths:
+        if width % tensor:
+            yield f"{name} {width} does not divide by tensor parallel size {tensor}"
+        elif block and width // tensor % block:
+            yield f"{name} {width} / {tensor} = {width // tensor} is not a multiple of the quantisation block {block}"

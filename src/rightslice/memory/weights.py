@@ -1,0 +1,96 @@
+"""Weight bytes: of the whole model in any precision, and of one rank under tensor, pipeline and expert parallelism."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from rightslice.catalogue.architecture import Architecture, WeightGroup
+from rightslice.core.engine import EngineSettings
+
+BASE_BYTES: Final[dict[str, float]] = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}
+_CONVERTED_BYTES: Final[dict[str, float]] = {
+    "fp8": 1.0 + 4.0 / (128 * 128),
+    "int8": 1.0 + 2.0 / 4096,
+    "int4": 0.5 + 2.5 / 128,
+    "fp4": 0.5 + 1.0 / 16,
+    "nvfp4": 0.5 + 1.0 / 16,
+    "mxfp4": 0.5 + 1.0 / 32,
+}
+"""Bytes per converted weight, scales included: FP8 in blocks of 128 x 128, INT8 per channel, INT4 in groups of 128 with
+a packed zero, NVFP4 in groups of 16, MXFP4 in groups of 32."""
+_KEPT: Final = ("embedding", "head", "outside", "tower")
+"""Parts that quantisers leave at 16 bit."""
+
+
+def stored_bytes(architecture: Architecture, group: WeightGroup, dtype: str) -> float:
+    """Bytes of one group when the weights are held in `dtype`.
+
+    As published: the checkpoint's own bytes. 16 or 32 bit: every parameter at that width. Quantised: the linear
+    weights of the layers in `dtype` with scales, the rest at 16 bit.
+    """
+    if not dtype or dtype == architecture.published_dtype:
+        return float(group.published_bytes)
+    if dtype in BASE_BYTES:
+        return group.parameters * BASE_BYTES[dtype]
+    converted = 0 if group.part in _KEPT else group.linear_parameters
+    return converted * _CONVERTED_BYTES[dtype] + (group.parameters - converted) * BASE_BYTES["bf16"]
+
+
+def weights_bytes(architecture: Architecture, dtype: str = "") -> int:
+    """Bytes of the whole model in `dtype` (default: as published)."""
+    return round(sum(stored_bytes(architecture, group, dtype) for group in architecture.weights))
+
+
+def rank_weights_bytes(architecture: Architecture, settings: EngineSettings) -> int:
+    """Weight bytes of the fullest rank.
+
+    Tensor parallelism of t divides matrices and the vocabulary by t; KV projections by min(t, KV heads), since heads
+    are repeated beyond that; norms, routers and latent down-projections stay whole. Expert parallelism spreads experts
+    over t x data parallel ranks. Pipeline parallelism of p leaves ceil(layers / p) layers and the larger of the two
+    ends (embedding and towers, or head) on one rank.
+    """
+    tensor, stages = settings.tensor_parallel_size, settings.pipeline_parallel_size
+    ends = {"first": 0.0, "last": 0.0}
+    layers = 0.0
+    for group in architecture.weights:
+        part = stored_bytes(architecture, group, settings.weight_dtype) * _share(group, settings, tensor)
+        if group.part == "layers":
+            layers += part
+        elif group.part == "head":
+            ends["last"] += part
+        else:
+            ends["first"] += part
+            if group.part == "embedding" and architecture.tied_embeddings:
+                ends["last"] += part
+    if stages == 1:
+        tied = ends["last"] if not architecture.tied_embeddings else 0.0
+        return math.ceil(layers + ends["first"] + tied)
+    count = max(1, architecture.layers)
+    return math.ceil(layers * math.ceil(count / stages) / count + max(ends.values()))
+
+
+def _share(group: WeightGroup, settings: EngineSettings, tensor: int) -> float:
+    if group.split == "replicate":
+        return 1.0
+    if group.split == "kv":
+        return 1.0 / min(tensor, max(1, group.kv_heads))
+    if group.split == "expert" and settings.expert_parallel:
+        return 1.0 / (tensor * settings.data_parallel_size)
+    return 1.0 / tensor
+
+
+def lora_bytes(architecture: Architecture, settings: EngineSettings) -> int:
+    """Adapter slots: rank x (inputs + outputs) x 2 bytes for every projection of attention and feed-forward blocks.
+
+    Counted whole on every rank (the input halves are repeated): the safe side.
+    """
+    if not settings.lora_slots:
+        return 0
+    hidden, inner = architecture.hidden_size, architecture.intermediate_size
+    widths = sum(
+        g.layers * (2 * (hidden + g.query_heads * g.qk_head_dim) + 2 * (hidden + g.kv_heads * g.qk_head_dim))
+        for g in architecture.attention
+    )
+    widths += architecture.layers * 3 * (hidden + inner)
+    return settings.lora_slots * settings.lora_max_rank * widths * 2

@@ -1,0 +1,205 @@
+"""Bytes per device: shards, caches, and what an engine takes beside them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rightslice.catalogue.accelerators import device
+from rightslice.catalogue.architecture import Architecture
+from rightslice.catalogue.models import resolve_model
+from rightslice.core.engine import EngineSettings
+from rightslice.memory.cache import rank_sequence_bytes, sequence_bytes
+from rightslice.memory.footprint import (
+    custom_footprint,
+    footprint,
+    legal_parallelism,
+    precision_support,
+)
+from rightslice.memory.weights import rank_weights_bytes, weights_bytes
+from rightslice.spec.workload import CustomMemory
+
+GIB = 1 << 30
+
+
+def settings(model: Architecture, **changes: Any) -> EngineSettings:
+    base = EngineSettings(weight_dtype=model.published_dtype, max_model_len=4096)  # type: ignore[arg-type]
+    return replace(base, **changes)
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "changes", "kv_gib"),
+    [
+        # start-up logs: A100 with vLLM 0.3x (2026-10), H100 with 0.10 (2025-09), RTX 3090 with 0.6 (vllm#10517)
+        ("Llama-3.1-8B", "A100-SXM-80GB", {"version": "0.33.0", "memory_fraction": 0.92}, 56.21),
+        (
+            "Llama-3.1-8B",
+            "H100-SXM-80GB",
+            {"version": "0.10.2", "max_num_seqs": 1024, "max_num_batched_tokens": 16384},
+            71.27 - 14.99 - 1.97 - 0.07,
+        ),
+        (
+            "Llama-3.1-8B",
+            "RTX-3090",
+            {"version": "0.6.3", "max_model_len": 20_000, "chunked_prefill": False},
+            3.81 + 0.9 * (23.69 - 23.58),
+        ),
+        # vLLM PR 10511: one H100, 0.6.4
+        ("Llama-3-8B", "H100-SXM-80GB", {"version": "0.6.4", "max_model_len": 8192, "chunked_prefill": False}, 53.29),
+    ],
+)
+def test_room_for_the_cache_as_logged(model: str, name: str, changes: dict[str, Any], kv_gib: float) -> None:
+    found = resolve_model(model)
+    held = footprint(found, device(name), settings(found, **changes), typical_tokens=2048)
+    assert held.kv_cache_bytes / GIB == pytest.approx(kv_gib, rel=0.03)
+
+
+def test_parts_add_up_to_the_fraction_of_the_device() -> None:
+    found = resolve_model("Llama-3.1-8B")
+    held = footprint(found, device("A100-SXM-80GB"), settings(found, version="0.33.0"), typical_tokens=1000)
+    used = held.weights_bytes + held.activation_bytes + held.overhead_bytes + held.kv_cache_bytes
+    assert used == pytest.approx(0.9 * held.device_bytes, abs=2)
+    assert held.kv_tokens * 131_072 == pytest.approx(held.kv_cache_bytes, rel=0.02)
+    assert held.kv_blocks == held.kv_tokens // 16
+    assert held.max_sequences == held.kv_cache_bytes // held.kv_bytes_per_sequence
+    assert held.kv_bytes_per_sequence == 1008 * 131_072  # whole blocks of 16 tokens
+
+
+def test_windows_count_once_they_are_full() -> None:
+    gemma = resolve_model("google/gemma-3-27b-it")
+    held = footprint(gemma, device("H100-SXM-80GB"), settings(gemma, max_model_len=32_768), typical_tokens=32_768)
+    assert held.kv_bytes_per_sequence == 32_768 * 81_920 + 1024 * 425_984
+
+
+def test_kv_heads_repeat_beyond_their_number_and_latents_always() -> None:
+    nano = resolve_model("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16")  # 2 KV heads
+    two, eight = (settings(nano, tensor_parallel_size=t) for t in (2, 8))
+    growth = [rank_sequence_bytes(nano, 2000, s) - rank_sequence_bytes(nano, 1000, s) for s in (two, eight)]
+    assert growth[0] == growth[1] == 1000 * 6144 / 2
+
+    r1 = resolve_model("DeepSeek-R1")
+    assert rank_sequence_bytes(r1, 1000, settings(r1, tensor_parallel_size=8)) == sequence_bytes(r1, 1000, "bf16")
+
+
+def test_pipeline_stages_split_layers_and_keep_an_end() -> None:
+    found = resolve_model("Llama-3.1-70B")
+    whole = rank_weights_bytes(found, settings(found))
+    half = rank_weights_bytes(found, settings(found, pipeline_parallel_size=2))
+    end = 128_256 * 8192 * 2
+    assert whole == found.published_weights_bytes
+    assert half == pytest.approx((whole - 2 * end) / 2 + end, rel=1e-4)
+
+
+def test_expert_parallelism_spreads_experts_over_data_parallel_ranks() -> None:
+    found = resolve_model("Qwen/Qwen3-30B-A3B")
+    alone = rank_weights_bytes(found, settings(found, tensor_parallel_size=1, data_parallel_size=4))
+    spread = rank_weights_bytes(found, settings(found, data_parallel_size=4, expert_parallel=True))
+    assert alone - spread == pytest.approx(found.routed_parameters * 2 * 3 / 4, rel=1e-3)
+
+
+def test_other_precisions_convert_linear_layers_only() -> None:
+    found = resolve_model("Llama-3.1-8B")
+    linear = 6_979_321_856
+    assert weights_bytes(found, "fp8") == pytest.approx(linear + (found.parameters - linear) * 2, rel=1e-3)
+    assert weights_bytes(resolve_model("DeepSeek-R1"), "bf16") == 2 * 671_026_404_352
+
+
+def test_fractions_mean_what_the_engine_means() -> None:
+    found = resolve_model("Llama-3.1-8B")
+    room = {}
+    for engine in ("vllm", "sglang", "tensorrt-llm"):
+        chosen = settings(found, engine=engine, memory_fraction=0.8, version="")
+        held = footprint(found, device("H100-SXM-80GB"), chosen, typical_tokens=1000)
+        room[engine] = held.kv_cache_bytes
+    memory = device("H100-SXM-80GB").memory_bytes
+    assert room["sglang"] == pytest.approx(0.8 * memory - found.published_weights_bytes, abs=1)
+    assert room["vllm"] < room["tensorrt-llm"] < 0.8 * (memory - found.published_weights_bytes)
+
+
+def test_what_does_not_fit_says_why() -> None:
+    found = resolve_model("Llama-3.1-70B")
+    held = footprint(found, device("H100-SXM-80GB"), settings(found), typical_tokens=1000)
+    assert not held.fits
+    assert "131.4 GiB" in held.reason
+    assert held.kv_cache_bytes == 0
+    assert held.headroom_share < 0
+
+
+def test_adapters_take_their_slots() -> None:
+    found = resolve_model("Llama-3.1-8B")
+    plain = footprint(found, device("L40S"), settings(found), typical_tokens=1000)
+    with_lora = footprint(found, device("L40S"), settings(found, lora_slots=4, lora_max_rank=16), typical_tokens=1000)
+    # rank 16 on all seven projections of Llama-3.1-8B: 41.9 M parameters
+    assert with_lora.weights_bytes - plain.weights_bytes == pytest.approx(4 * 41.9e6 * 2, rel=0.01)
+
+
+def test_encoders_have_no_cache() -> None:
+    found = resolve_model("BAAI/bge-large-en-v1.5")
+    held = footprint(found, device("L4"), settings(found), typical_tokens=512)
+    assert held.fits
+    assert held.kv_bytes_per_sequence == 0
+    assert held.max_sequences == 256
+
+
+@pytest.mark.parametrize(
+    ("model", "changes", "part"),
+    [
+        ("Qwen/Qwen2.5-7B", {"tensor_parallel_size": 8}, "28 attention heads"),
+        ("Qwen/Qwen2.5-14B", {"tensor_parallel_size": 16}, "40 attention heads"),
+        ("microsoft/phi-4-mini-instruct", {"tensor_parallel_size": 16}, "24 attention heads"),
+        ("Qwen/Qwen3-30B-A3B-FP8", {"tensor_parallel_size": 8}, "768 / 8 = 96 is not a multiple"),
+        ("DeepSeek-R1", {"tensor_parallel_size": 8}, ""),
+        ("openai/gpt-oss-120b", {"tensor_parallel_size": 8, "expert_parallel": True}, ""),
+        (
+            "openai/gpt-oss-120b",
+            {"tensor_parallel_size": 16, "expert_parallel": True, "data_parallel_size": 3},
+            "48 ranks",
+        ),
+        ("Llama-3.1-8B", {"pipeline_parallel_size": 33}, "33 pipeline stages"),
+        ("google/gemma-4-E2B-it", {"tensor_parallel_size": 8}, ""),
+    ],
+)
+def test_legal_parallelism(model: str, changes: dict[str, Any], part: str) -> None:
+    found = resolve_model(model)
+    problem = legal_parallelism(found, settings(found, **changes))
+    assert part in problem if part else problem == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "support"),
+    [
+        ("H100-SXM-80GB", "fp8", "native"),
+        ("A100-SXM-80GB", "fp8", "emulated"),
+        ("T4", "bf16", "refused"),
+        ("T4", "fp16", "native"),
+        ("B200-SXM-180GB", "nvfp4", "native"),
+        ("H100-SXM-80GB", "nvfp4", "emulated"),
+        ("T4", "mxfp4", "refused"),
+        ("V100-32GB", "fp8", "refused"),
+        ("L4", "int4", "emulated"),
+        ("MI300X", "fp8", "native"),
+        ("MI300X", "nvfp4", "refused"),
+    ],
+)
+def test_precision_support(name: str, dtype: str, support: str) -> None:
+    assert precision_support(device(name), dtype) == support
+
+
+def test_slices_do_not_form_a_group() -> None:
+    found = resolve_model("Qwen/Qwen3-1.7B")
+    piece = device("A100-SXM-80GB", "3g.40gb")
+    assert footprint(found, piece, settings(found), typical_tokens=1000).fits
+    held = footprint(found, piece, settings(found, tensor_parallel_size=2), typical_tokens=1000)
+    assert not held.fits
+    assert "MIG" in held.reason
+
+
+def test_custom_models() -> None:
+    memory = CustomMemory(weights="200GB", kv_cache="50GB", overhead="10GB", shardable=True)  # type: ignore[arg-type]
+    h100 = device("H100-SXM-80GB")
+    assert [custom_footprint(memory, h100, n).fits for n in (1, 2, 4, 8)] == [False, False, True, True]
+    assert custom_footprint(memory, h100, 4).weights_bytes == 50_000_000_000
+    whole = memory.model_copy(update={"shardable": False})
+    assert "not be split" in custom_footprint(whole, h100, 4).reason

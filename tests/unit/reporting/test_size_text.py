@@ -1,0 +1,68 @@
+"""The memory answer on a terminal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rightslice.core.text import cells
+from rightslice.memory.sizing import Fit, Refusal, SizeReport
+from rightslice.reporting.size_text import size_text
+
+REPORT = SizeReport(
+    model="meta-llama/Llama-3.1-8B-Instruct",
+    parameters=8_030_261_248,
+    active_parameters=8_030_261_248,
+    embedding_params=525_336_576,
+    weights_bytes=16_060_522_496,
+    kv_cache_bytes_per_token=131_072,
+    kv_window_tokens=None,
+    kv_bytes_per_token_windowed_layers=0,
+    indexer_bytes_per_token=0,
+    state_bytes_per_sequence=0,
+    kv_cache_bytes=167_772_160,
+    activation_bytes=300_000_000,
+    overhead_bytes=1_500_000_000,
+    total_bytes=18_028_294_656,
+    context_max=131_072,
+    fits=(Fit("L4", 1, 12), Fit("A100-SXM-80GB", 1, 312)),
+    refused=(Refusal("T4", 16, "cannot run bf16 weights"),),
+    notes=("the GKE formula gives 17.5 GB, because it counts the head width as hidden / heads",),
+    not_modeled=(),
+    method="exact",
+    dtype="bf16",
+    kv_dtype="bf16",
+    source="config.json",
+)
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_parts_fits_and_reasons_are_all_there(width: int) -> None:
+    text = size_text(REPORT, width=width)
+    assert max(cells(line) for line in text.splitlines()) <= width
+    flat = " ".join(text.split())
+    for fact in ("8.03 B parameters", "16.1 GB", "18.0 GB", "131.1 kB of KV cache per token", "312", "cannot run bf16"):
+        assert fact in flat
+    assert "active" not in flat
+
+
+def test_bars_are_in_proportion_and_the_smallest_part_is_seen() -> None:
+    drawn = [line.count("█") for line in size_text(REPORT, width=80).splitlines() if "█" in line]
+    assert drawn == [45, 1, 1, 4]
+
+
+def test_a_mixture_names_its_active_parameters_and_its_window() -> None:
+    text = size_text(
+        replace(REPORT, active_parameters=3_000_000_000, kv_window_tokens=1024, kv_bytes_per_token_windowed_layers=8192)
+    )
+    assert "3 B active" in text
+    assert "8.2 kB for the last 1,024 tokens" in " ".join(text.split())
+
+
+def test_no_accelerator_is_an_answer_with_reasons() -> None:
+    many = tuple(Refusal(f"GPU-{n}", 1, "too small") for n in range(20))
+    text = size_text(replace(REPORT, fits=(), refused=many), ascii_only=True)
+    assert "Fits on none" in text
+    assert "and 12 more" in text
+    assert text.isascii()
