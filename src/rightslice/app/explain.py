@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from rightslice.app.rating import unreachable
-from rightslice.app.search import Found, Question
+from rightslice.app.search import Found, Question, counts_of
 from rightslice.app.warn import requests_to_make, warnings
 from rightslice.catalogue.hardware import WHOLE
 from rightslice.core.plan import Alternative, Baseline, Binding, Bound, MonthlyCost, Plan, Rejection
@@ -15,7 +15,7 @@ from rightslice.optimization.assemble import Fleet, fleet, planned_models, plann
 from rightslice.optimization.costing import TokenPrice, monthly_cost, token_prices
 from rightslice.optimization.evidence import Evidence
 from rightslice.optimization.needs import Need
-from rightslice.optimization.propose import Proposal, propose
+from rightslice.optimization.propose import Proposal, propose, repack
 from rightslice.procurement.money import hours_per_month
 from rightslice.spec.workload import Workload
 
@@ -196,12 +196,23 @@ def _again(answer: Answer, keep: Callable[[str], bool], needs: tuple[Need, ...] 
 
 
 def _baseline(answer: Answer, cost: MonthlyCost) -> Baseline | None:
-    """The same rates on whole GPUs only; None when that is what was chosen anyway."""
-    proposal = _again(answer, lambda key: answer.question.options[key].partition == WHOLE)
+    """The same replicas, each on whole GPUs of its own; None when that is what was chosen anyway."""
+    question = answer.question
+    counts: dict[str, int] = {}
+    for key, count in counts_of(answer.found.proposal).items():
+        option = question.options[key]
+        whole = [
+            o for o in question.options_of(option.model) if o.partition == WHOLE and o.accelerator == option.accelerator
+        ]
+        if not whole:
+            return None
+        own = option if option.partition == WHOLE else min(whole, key=lambda o: o.gpus)
+        counts[own.key] = counts.get(own.key, 0) + count
+    proposal = repack(question.needs, question.options, counts, question.market)
     value = proposal.packing.usd_per_hour * answer.hours
     if not proposal.feasible or value <= cost.value:
         return None
-    return Baseline(value, "one whole GPU (or group of GPUs) for each replica")
+    return Baseline(value, "the same replicas, each on whole GPUs of its own")
 
 
 def _without_spare(answer: Answer) -> float | None:
@@ -223,7 +234,6 @@ def _rejected(answer: Answer, made: Fleet) -> tuple[Rejection, ...]:
             model="",
             code="RS4003",
             reason=f"{format_usd(alternative.difference_usd)} a month more",
-            relaxation=f"fleet.accelerators: {{allow: [{alternative.accelerator}]}}",
             monthly_usd=alternative.monthly_usd,
         )
         for alternative in answer.alternatives

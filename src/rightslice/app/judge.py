@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 
 from rightslice.app.scenarios import Slowdown
-from rightslice.app.search import Question, counts_of, run
+from rightslice.app.search import Question, counts_of, kept, run
 from rightslice.core.estimate import Estimate, Provenance, least_trusted
 from rightslice.core.plan import SloResult, Verification
 from rightslice.core.results import ClassResult, Distribution, PipelineResult, SimulationResult, SloOutcome, percentile
@@ -44,13 +45,24 @@ def drawn(seed: int, number: int) -> Slowdown:
     return factor
 
 
+def holds(question: Question, proposal: Proposal, seed: int, risk: float) -> bool:
+    """Whether at most `risk` of the draws miss an objective; stops at the first draw that decides it."""
+    counts = counts_of(proposal)
+    left = math.floor(risk * DRAWS + 1e-9)
+    for number in range(DRAWS if question.has_traffic else 0):
+        left -= not kept(run(question, counts, drawn(seed, number)))
+        if left < 0:
+            return False
+    return True
+
+
 def judge(question: Question, proposal: Proposal, rounds: int, seed: int) -> Evidence:
     """Nominal results with their spread over DRAWS draws of prediction error; probability = share that keeps all."""
     counts = counts_of(proposal)
     nominal = run(question, counts, at_quantile(0.0))
-    draws = DRAWS if any(result.requests for result in nominal) else 0
+    draws = DRAWS if question.has_traffic else 0
     repeats = [run(question, counts, drawn(seed, number)) for number in range(draws)]
-    met = sum(all(r.slos_met and r.failed == 0 for r in results) for results in repeats)
+    met = sum(kept(results) for results in repeats)
     provenance = _provenance(question, proposal)
     requests = [result.requests for result in nominal]
     attainments = [result.slo_attainment for result in nominal]
@@ -85,9 +97,30 @@ def _provenance(question: Question, proposal: Proposal) -> dict[str, Provenance]
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """Latencies of one model in one simulation: of one of its classes, or of its stage in one population."""
+
+    ttft: Distribution | None
+    tpot: Distribution | None
+    e2e: Distribution | None
+
+
 def _classes(results: Sequence[SimulationResult], model: str) -> Iterator[ClassResult]:
     for result in results:
         yield from (found for found in result.per_class if found.model == model)
+
+
+def _times(results: Sequence[SimulationResult], model: str) -> list[_Times]:
+    """Of the model's own classes, or, where it has none, of its stage in every pipeline."""
+    own = [_Times(c.ttft_ms, c.tpot_ms, c.e2e_ms) for c in _classes(results, model)]
+    return own or [
+        _Times(stage.ttft_ms, None, stage.e2e_ms)
+        for result in results
+        for pipeline in result.pipelines
+        for stage in pipeline.per_stage
+        if stage.model == model
+    ]
 
 
 def _model(
@@ -98,6 +131,7 @@ def _model(
 ) -> ModelEvidence:
     own = list(_classes(nominal, name))
     spread = [list(_classes(results, name)) for results in repeats]
+    here, there = _times(nominal, name), [_times(results, name) for results in repeats]
     outcomes = [all(o.met for c in classes for o in c.outcomes) for classes in spread]
     slos = tuple(
         _slo(f"{name}/{c.traffic_class}", outcome, _metric(c, outcome.slo.metric))
@@ -105,9 +139,9 @@ def _model(
         for outcome in c.outcomes
     )
     return ModelEvidence(
-        ttft_ms=_p95(own, spread, "ttft", provenance),
-        tpot_ms=_p95(own, spread, "tpot", provenance),
-        e2e_ms=_p95(own, spread, "e2e", provenance),
+        ttft_ms=_p95([t.ttft for t in here], [[t.ttft for t in times] for times in there], provenance),
+        tpot_ms=_p95([t.tpot for t in here], [[t.tpot for t in times] for times in there], provenance),
+        e2e_ms=_p95([t.e2e for t in here], [[t.e2e for t in times] for times in there], provenance),
         slos=_worst_of_each(slos),
         probability=sum(outcomes) / len(outcomes) if outcomes and slos else None,
     )
@@ -118,17 +152,13 @@ def _metric(result: ClassResult, metric: SloMetric) -> Distribution | None:
 
 
 def _p95(
-    own: Sequence[ClassResult],
-    spread: Sequence[Sequence[ClassResult]],
-    metric: SloMetric,
-    provenance: Provenance,
+    here: Sequence[Distribution | None], there: Sequence[Sequence[Distribution | None]], provenance: Provenance
 ) -> Estimate | None:
     """95th percentile of the slowest class, with the 10th and 90th percentile of the draws."""
-    values = [d.p95 for c in own if (d := _metric(c, metric))]
+    values = [d.p95 for d in here if d]
     if not values:
         return None
-    drawn_values = [max((d.p95 for c in classes if (d := _metric(c, metric))), default=math.nan) for classes in spread]
-    return _interval(max(values), drawn_values, provenance)
+    return _interval(max(values), [max((d.p95 for d in drawn_ if d), default=math.nan) for drawn_ in there], provenance)
 
 
 def _interval(value: float, draws: Sequence[float], provenance: Provenance) -> Estimate:

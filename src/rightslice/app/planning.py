@@ -11,7 +11,7 @@ from statistics import NormalDist
 
 from rightslice.app.alternatives import alternatives, describe
 from rightslice.app.explain import Answer, infeasible_plan, plan_document
-from rightslice.app.judge import at_quantile, judge, sigma
+from rightslice.app.judge import at_quantile, holds, judge, sigma
 from rightslice.app.knowledge import ON_PREMISES, known_names
 from rightslice.app.scenarios import draw_load
 from rightslice.app.search import Question, search
@@ -35,7 +35,9 @@ from rightslice.traffic.traces import Trace, read_trace
 
 PLANNED_ENGINES = ("vllm",)
 """Engines whose performance is modelled; the others in `fleet.engines` are reported as not considered."""
-RISK_STEPS = (0.0, 0.3, 0.6, 0.9, 1.2)
+JOINT_START = 0.6
+"""Share of the joint quantile z / sqrt(k) to start from."""
+RISK_STEPS = (0.0, 0.2, 0.4, 0.6, 0.9, 1.2, 1.6)
 """Standard deviations added to the design quantile, in turn, until the draws keep the objectives often enough."""
 
 
@@ -171,23 +173,29 @@ def _answer(
 ) -> Answer:
     """Search with times at a quantile of their error; raise it until the draws keep `risk` or nothing is left.
 
-    Errors of k models are independent, so the first quantile is that of `risk` over sqrt(k): their sum's.
+    With one uncertain model the quantile is that of `risk`. With k of them, whose errors are independent, it starts
+    lower: the chance that all are late at once is small.
     """
     seed, risk = seed_and_risk
     uncertain = {option.model for option in question.options.values() if sigma(option) > 0}
-    z = NormalDist().inv_cdf(1.0 - risk) / math.sqrt(max(1, len(uncertain)))
+    z = NormalDist().inv_cdf(1.0 - risk) * (1.0 if len(uncertain) < 2 else JOINT_START / math.sqrt(len(uncertain)))
     best: Answer | None = None
+    known = None
     for extra in RISK_STEPS if uncertain else RISK_STEPS[:1]:
-        found = search(question, at_quantile(z + extra), progress)
+        found = search(question, at_quantile(z + extra), progress, known=known)
+        if known and not found.verified:
+            found = search(question, at_quantile(z + extra), progress)
+        known = found.state
         answer = Answer(workload, question, rejections, found, None, (), seed, risk)
         if not found.verified:
-            return best or answer
-        progress("draws of prediction error")
-        evidence = judge(question, found.proposal, found.rounds, seed)
-        best = replace(answer, evidence=evidence)
-        if evidence.probability >= 1.0 - risk:
             break
-    return best or answer
+        progress("draws of prediction error")
+        best = answer
+        if holds(question, found.proposal, seed, risk):
+            break
+    if best is None:
+        return answer
+    return replace(best, evidence=judge(question, best.found.proposal, best.found.rounds, seed))
 
 
 def write_plan(plan: Plan, folder: Path, *, emit: bool = True) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ STEP_DOWN = 0.95
 """A rate that has just been refuted falls at least to this share of itself."""
 JUST_BELOW = 1.0 - 1e-6
 """Turns a knob just past the point where the present packing no longer satisfies it."""
-LEAST_LOAD = 0.02
+LEAST_LOAD = 1e-3
 AT_BEST = 1.02
 """A stage within 2 % of its fastest option cannot be tightened."""
 TIE_USD_PER_HOUR = 1e-3
@@ -45,6 +45,11 @@ class Question:
     load: Load
     traces: Mapping[str, Trace]
 
+    @property
+    def has_traffic(self) -> bool:
+        """Whether there is anything to simulate."""
+        return bool(self.load.classes or self.load.populations)
+
     def options_of(self, model: str) -> tuple[Option, ...]:
         """The options of one model."""
         return tuple(option for option in self.options.values() if option.model == model)
@@ -62,7 +67,7 @@ class Found:
     @property
     def verified(self) -> bool:
         """Whether the simulation keeps every objective."""
-        return self.proposal.feasible and _kept(self.results)
+        return self.proposal.feasible and kept(self.results)
 
     @property
     def results(self) -> tuple[SimulationResult, ...]:
@@ -71,10 +76,15 @@ class Found:
 
 
 def search(
-    question: Question, slowdown: Slowdown, progress: Callable[[str], None], max_rounds: int = MAX_ROUNDS
+    question: Question,
+    slowdown: Slowdown,
+    progress: Callable[[str], None],
+    max_rounds: int = MAX_ROUNDS,
+    known: State | None = None,
 ) -> Found:
-    """Run the loop with every option's times scaled by `slowdown`."""
-    first = state = State.optimistic(question, slowdown)
+    """Run the loop with every option's times scaled by `slowdown`; `known`: a state of a search with smaller times."""
+    first = State.optimistic(question, slowdown)
+    state = first.informed_by(known) if known else first
     rounds = 0
     while state.proposal.feasible and rounds < max_rounds:
         rounds += 1
@@ -128,6 +138,11 @@ class State:
         }
         loads = {need.name: 1.0 for need in question.needs if need.shares}
         return cls(question, slowdown, fastest, budgets, loads, {}, {})
+
+    def informed_by(self, known: State) -> State:
+        """What was refuted with smaller times is refuted with larger ones."""
+        budgets = {key: min(budget, known.budgets_s[key]) for key, budget in self.budgets_s.items()}
+        return replace(self, budgets_s=budgets, loads=known.loads, refuted=known.refuted)
 
     @cached_property
     def rates(self) -> RateTable:
@@ -186,7 +201,7 @@ class State:
     @property
     def verified(self) -> bool:
         """Whether the proposal keeps every objective and loses no request."""
-        return self.proposal.feasible and _kept(self.results)
+        return self.proposal.feasible and kept(self.results)
 
     @property
     def usd_per_hour(self) -> float:
@@ -262,18 +277,18 @@ def _feasible(state: State) -> Iterator[State]:
 def pruned(state: State) -> Proposal:
     """The proposal of `state` less what turns out not to be needed.
 
-    The tightening goes one knob at a time and can overshoot. Each replica of a model without a spare is taken away, or
-    moved to a smaller slice, as long as the simulation still keeps everything and the packing gets cheaper.
+    The tightening turns one knob at a time and can overshoot. A replica of a model without a spare is taken away or
+    moved to something smaller, alone or with one replica more of another model, as long as the simulation still keeps
+    everything and the packing gets cheaper.
     """
-    best = state.proposal
+    question, best = state.question, state.proposal
     improved = True
     while improved:
         improved = False
-        for counts in _fewer(state, counts_of(best)):
-            trial = state.simulated(counts)
-            if not _kept(trial):
+        for counts in _lighter(question, counts_of(best)):
+            if not kept(state.simulated(counts)):
                 continue
-            packed = repack(state.question.needs, state.question.options, counts, state.question.market)
+            packed = repack(question.needs, question.options, counts, question.market)
             if packed.feasible and packed.packing.usd_per_hour < best.packing.usd_per_hour - TIE_USD_PER_HOUR:
                 best, improved = packed, True
                 break
@@ -289,21 +304,36 @@ def counts_of(proposal: Proposal) -> dict[str, int]:
     return counts
 
 
-def _fewer(state: State, counts: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """`counts` with one replica less, or with one on a smaller slice of the same accelerator."""
-    options = state.question.options
-    for need in state.question.needs:
-        own = [key for key in counts if options[key].model == need.name]
+def _lighter(question: Question, counts: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """Neighbours of `counts` that take less memory in all: one replica less or smaller; then the same and one more."""
+    held = _memory_bytes(question, counts)
+    single = list(_smaller(question, counts))
+    yield from single
+    for moved in single:
+        for key in sorted(counts):
+            more = {**moved, key: moved.get(key, 0) + 1}
+            if question.options[key].costs is not None and _memory_bytes(question, more) < held:
+                yield more
+
+
+def _memory_bytes(question: Question, counts: Mapping[str, int]) -> int:
+    options = question.options
+    return sum(options[key].device.memory_bytes * options[key].gpus * count for key, count in counts.items())
+
+
+def _smaller(question: Question, counts: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    for need in question.needs:
+        own = [key for key in counts if question.options[key].model == need.name]
         total = sum(counts[key] for key in own)
         for key in own if not need.spare else ():
             if total > need.min_replicas:
                 yield _moved(counts, key, None)
+            option = question.options[key]
             smaller = [
                 other
-                for other in state.question.options_of(need.name)
-                if other.accelerator == options[key].accelerator
-                and other.gpus <= options[key].gpus
-                and other.device.memory_bytes * other.gpus < options[key].device.memory_bytes * options[key].gpus
+                for other in question.options_of(need.name)
+                if other.accelerator == option.accelerator
+                and other.device.memory_bytes * other.gpus < option.device.memory_bytes * option.gpus
             ]
             for other in sorted(smaller, key=lambda o: -o.device.memory_bytes * o.gpus):
                 yield _moved(counts, key, other.key)
@@ -316,7 +346,8 @@ def _moved(counts: Mapping[str, int], source: str, target: str | None) -> dict[s
     return {key: count for key, count in moved.items() if count > 0}
 
 
-def _kept(results: Sequence[SimulationResult]) -> bool:
+def kept(results: Sequence[SimulationResult]) -> bool:
+    """Whether every objective holds and no request fails."""
     return all(result.slos_met and result.failed == 0 for result in results)
 
 

@@ -26,7 +26,7 @@ def ways_out(answer: Answer, retry: Retry) -> tuple[str, ...]:
     for label, changed in _changes(answer):
         priced = retry(changed)
         if priced:
-            found.append((priced[0], f"{label}  ->  {format_usd(priced[0])} a month on {priced[1]}"))
+            found.append((priced[0], f"{label} → {format_usd(priced[0])} a month on {priced[1]}"))
         if len(found) == MAX_WAYS:
             break
     return tuple(line for _, line in sorted(found))

@@ -46,10 +46,11 @@ def _entries() -> Mapping[str, _Entry]:
             found.setdefault(name.casefold(), entry)
     aliases = json.loads((root / "model_aliases.json").read_text())
     for name, raw in aliases.items():
-        overrides = raw.get("overrides", {})
-        entry = _Entry(raw.get("model", name), raw["config"], overrides, raw.get("advertised_b"), raw.get("note", ""))
-        for alias in (name, raw.get("model", name), *raw.get("ids", ())):
-            if overrides or raw.get("advertised_b") or alias.casefold() not in found:
+        model = raw.get("model", name)
+        changes = raw.get("overrides", {}), raw.get("advertised_b"), raw.get("note", "")
+        entry = _Entry(model, raw["config"], *changes)
+        for alias in (name, model, *raw.get("ids", ())):
+            if any(changes) or alias.casefold() not in found:
                 found[alias.casefold()] = entry
     return found
 

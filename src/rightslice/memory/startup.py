@@ -98,9 +98,10 @@ def startup(
     """
     facts = _facts(engine_name)
     settings, others = parse_arguments(architecture, device, facts, version or facts.latest_version, arguments)
-    refusal = _refusal(architecture, device, settings, free_bytes)
-    if refusal:
+    if refusal := _refusal(architecture, device, settings):
         return StartupReport("refused", refusal[0], 0, 0, 0, 0, refusal[1], others)
+    if taken := _taken(device, settings, free_bytes):
+        return StartupReport("does_not_start", taken[0], 0, 0, 0, 0, taken[1], others)
     seen = _as_cached(architecture, settings)
     room = _room(architecture, device, settings)
     need = math.ceil(rank_sequence_bytes(seen, settings.max_model_len, settings))
@@ -250,9 +251,7 @@ def _one_of(flag: str, text: str, known: dict[str, str]) -> str:
     return known[text]
 
 
-def _refusal(
-    architecture: Architecture, device: Device, settings: EngineSettings, free_bytes: int | None
-) -> tuple[str, str] | None:
+def _refusal(architecture: Architecture, device: Device, settings: EngineSettings) -> tuple[str, str] | None:
     """(reason, fix) of what is illegal before anything loads, or None."""
     if problem := slice_parallelism(device, settings):
         return problem, "--tensor-parallel-size 1"
@@ -267,13 +266,18 @@ def _refusal(
     limit = architecture.context_max
     if limit is not None and settings.max_model_len > limit:
         return f"--max-model-len {settings.max_model_len} exceeds the model's {limit}", f"--max-model-len {limit}"
-    wanted = settings.memory_fraction * device.memory_bytes
-    if free_bytes is not None and free_bytes < wanted:
-        share = math.floor(100 * free_bytes / device.memory_bytes) / 100
-        have, asked = format_bytes(free_bytes, binary=True), format_bytes(wanted, binary=True)
-        reason = f"{have} free, the engine asks for {settings.memory_fraction:g} x the device = {asked}"
-        return reason, f"--gpu-memory-utilization {share:g}"
     return None
+
+
+def _taken(device: Device, settings: EngineSettings, free_bytes: int | None) -> tuple[str, str] | None:
+    """(reason, fix) when others hold memory that the engine asks for, or None."""
+    wanted = settings.memory_fraction * device.memory_bytes
+    if free_bytes is None or free_bytes >= wanted:
+        return None
+    share = math.floor(100 * free_bytes / device.memory_bytes) / 100
+    have, asked = format_bytes(free_bytes, binary=True), format_bytes(wanted, binary=True)
+    reason = f"{have} free, the engine asks for {settings.memory_fraction:g} x the device = {asked}"
+    return reason, f"--gpu-memory-utilization {share:g}"
 
 
 _FP8_WITHOUT_UNIT: Final = "0.5.2"

@@ -282,6 +282,8 @@ class _Assembly:
         counted: list[Term] = []
         for index, block in enumerate(self.blocks):
             mine = [o for o in self.options[index] if o.model == demand.model]
+            if not mine:
+                continue
             alone = [o for o in mine if o.partition == WHOLE and 2 * o.gpus > block.pool.gpus_per_node]
             if block.spread is None and len(alone) == len(mine):
                 counted += [(self.replicas[index, o.key], 1.0) for o in mine]
@@ -308,7 +310,7 @@ class _Assembly:
             terms = [(self.layouts[index, layout.name], 1.0) for layout in cuts]
             self.builder.row(f"on_gpus.{name}", [*terms, *((run[o.key], 1.0) for o in whole), (hosts, -1.0)], 0.0)
         capacity = block.pool.gpus_per_node
-        sizes = sorted({o.gpus for o in self.options[index] if o.gpus <= capacity})
+        sizes = sorted({min(o.gpus, capacity) for o in self.options[index]})
         for size in sizes if is_chain(sizes, capacity) else ():
             if size > min(o.gpus for o in mine):
                 taken = [

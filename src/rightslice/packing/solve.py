@@ -208,15 +208,19 @@ def _crowded(problem: Problem, packing: Packing) -> list[Demand]:
 
 
 def _to_single(packing: Packing, crowded: Sequence[Demand], problem: Problem) -> dict[str, int]:
-    """The pools that hold crowded models, with how many of their nodes to look at one by one."""
+    """The pools that hold crowded models, with how many nodes to look at one by one: those that are not taken whole."""
     models = {demand.model for demand in crowded}
     fewest = max(demand.min_nodes for demand in crowded)
     single = {}
-    for pool, option in sorted(packing.replicas):
-        if problem.option_of[option].model in models:
-            most = problem.pool_of[pool].max_nodes
-            wanted = min(SINGLE_NODES, max(packing.nodes[pool] + 1, fewest))
-            single[pool] = wanted if most is None else min(wanted, most)
+    for key in sorted({pool for pool, option in packing.replicas if problem.option_of[option].model in models}):
+        pool = problem.pool_of[key]
+        across = sum(
+            count * (problem.option_of[option].gpus // pool.gpus_per_node)
+            for (where, option), count in packing.replicas.items()
+            if where == key and problem.option_of[option].gpus > pool.gpus_per_node
+        )
+        wanted = min(SINGLE_NODES, max(packing.nodes[key] - across + 1, fewest))
+        single[key] = wanted if pool.max_nodes is None else min(wanted, pool.max_nodes - across)
     return single
 
 

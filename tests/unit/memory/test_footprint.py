@@ -197,7 +197,7 @@ def test_slices_do_not_form_a_group() -> None:
 
 
 def test_custom_models() -> None:
-    memory = CustomMemory(weights="200GB", kv_cache="50GB", overhead="10GB", shardable=True)  # type: ignore[arg-type]
+    memory = CustomMemory(weights="200GB", kv_cache="50GB", overhead="10GB", shardable=True)
     h100 = device("H100-SXM-80GB")
     assert [custom_footprint(memory, h100, n).fits for n in (1, 2, 4, 8)] == [False, False, True, True]
     assert custom_footprint(memory, h100, 4).weights_bytes == 50_000_000_000

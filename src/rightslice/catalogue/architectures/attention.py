@@ -24,7 +24,14 @@ def attention(config: Config, family: Family, shape: Shape, *, inputs: int = 0) 
     bias = family.switch("qkv_bias", config)
     queries, keys, values = shape.heads * shape.qk_dim, shape.kv_heads * shape.qk_dim, shape.kv_heads * shape.v_dim
     doubled = 2 if family.switch("query_gate", config) else 1
-    weights = [linear("self_attn.q_proj", queries * doubled, inputs, bias=bias)]
+    if rank := config.maybe("share_q_dim"):  # Step-3: queries through a low rank
+        weights = [
+            linear("self_attn.q_a_proj", rank, inputs, "replicate"),
+            vector("self_attn.q_norm", rank),
+            linear("self_attn.q_b_proj", queries, rank),
+        ]
+    else:
+        weights = [linear("self_attn.q_proj", queries * doubled, inputs, bias=bias)]
     if shape.owns_kv:
         weights.append(linear("self_attn.k_proj", keys, inputs, "kv", bias=family.switch("k_bias", config, bias)))
         if not shape.key_is_value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, Literal
 
@@ -34,9 +34,11 @@ def find_family(raw: Object) -> Family:
     """The family by `model_type`, else by the class named in `architectures`, else an unknown one."""
     model_type = raw.get("model_type")
     own = family(model_type) if isinstance(model_type, str) else Family("", known=False)
+    if isinstance(kernels := raw.get("ssm_cfg"), Mapping):  # the format of the mamba_ssm package
+        return family("mamba2" if kernels.get("layer") == "Mamba2" else "mamba")
     names = raw.get("architectures")
-    if not own.known and isinstance(names, list) and names and isinstance(names[0], str):
-        by_class = family_of_class(names[0])
+    if isinstance(names, list) and names and isinstance(names[0], str):
+        by_class = family_of_class(names[0], known=own.known)
         if by_class is not None:
             return by_class
     return own

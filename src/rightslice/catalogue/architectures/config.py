@@ -19,20 +19,20 @@ ALIASES: Final[dict[str, tuple[str, ...]]] = {
     "hidden": ("hidden_size", "n_embd", "d_model", "model_dim", "decoder_hidden_size", "embed_dim", "dim", "hidden_dim",
                "vt_hidden_size", "width"),
     "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_transformer_layers", "decoder_layers",
-               "encoder_layers", "depth", "vt_num_hidden_layers"),
+               "encoder_layers", "depth", "vt_num_hidden_layers", "layers"),
     "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads", "attention_heads",
               "encoder_attention_heads", "vt_num_attention_heads"),
-    "kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", "multi_query_group_num"),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", "kv_n_heads",
+                 "multi_query_group_num", "num_query_groups", "num_attention_groups"),
     "head_dim": ("head_dim", "kv_channels", "attention_head_dim", "d_kv", "v_channels"),
     "intermediate": (
         "intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim", "d_ff", "decoder_ffn_dim", "encoder_ffn_dim",
-        "ffn_intermediate_size", "mlp_hidden_size", "block_ff_dim", "dff",
-        "vt_intermediate_size",
+        "ffn_intermediate_size", "ff_intermediate_size", "mlp_hidden_size", "block_ff_dim", "dff", "vt_intermediate_size",
     ),
     "vocab": ("vocab_size", "padded_vocab_size", "n_vocab"),
     "context": (
         "max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length", "n_ctx",
-        "model_max_length", "max_target_positions", "max_seq_length", "max_length_of_context",
+        "model_max_length", "max_target_positions", "max_seq_length", "max_length_of_context", "max_context_length",
     ),
     "experts": (
         "num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts", "n_experts", "num_moe_experts",
@@ -119,6 +119,11 @@ class Config:
             key = ALIASES.get(name, (name,))[0]
             raise self.error(f"{key} is missing", "give the model's complete config.json")
         return default
+
+    def most(self, name: str, default: int | None = None, *, low: int = 0, high: int = 1 << 16) -> int:
+        """A whole number, or the largest of a list with one per layer."""
+        listed = self.numbers(name, low=low, high=high) if self.is_list(name) else None
+        return max(listed) if listed else self.number(name, default, low=low, high=high)
 
     def side(self, name: str, default: int) -> int:
         """The length of a side of an image or patch: a whole number, or the first of a list."""

@@ -33,7 +33,7 @@ def decoder(config: Config, family: Family) -> Ledger:
     width = config.maybe("word_embed_proj_dim") or hidden
     tied = config.flag("tie_word_embeddings", True)
     head: tuple[Weight, ...] = ()
-    if has_language_head(config):
+    if has_language_head(config, family):
         bias = vocab if family.switch("head_bias", config) else 0
         if not tied:
             head = (Weight("lm_head", vocab, width, "vocab", bias=bias, linear=True),)
@@ -45,7 +45,7 @@ def decoder(config: Config, family: Family) -> Ledger:
         head=head or (label_head(config, hidden)),
         outside=_outside(config, family, hidden, width, len(found)),
         tied=tied,
-        has_language_head=has_language_head(config),
+        has_language_head=has_language_head(config, family),
         approximations=_approximations(config, family, found),
     )
 
@@ -106,6 +106,9 @@ def _layer(config: Config, family: Family, shape: Shape) -> Layer:
     if shape.feed in (kinds.MOE, "both"):
         routed, moe = mixture(config, family, shape)
         weights += routed
+        if family.switch("residual_mlp", config):
+            weights += dense(config, family, hidden, "residual_mlp")
+            weights.append(norm(family, "residual_layernorm", hidden))
     if shape.feed in (kinds.MLP, "both"):
         width = config.maybe(family.trait("dense_key")) if family.trait("dense_key") else None
         weights += dense(config, family, width or shape.intermediate)

@@ -24,7 +24,8 @@ def encoder(config: Config, family: Family) -> Ledger:
     layers = _layers(config, family)
     width = config.maybe("embedding_size") or hidden
     found = [Weight("embed_tokens", config.number("vocab", low=1), width, "vocab")]
-    if family.trait("positions") == "learned" and config.flag("position_biased_input", True):
+    absolute = config.text("position_embedding_type", "absolute") not in ("alibi", "rope", "rotary")
+    if family.trait("positions") == "learned" and absolute and config.flag("position_biased_input", True):
         rows = config.number("context", low=1, high=MAX_CONTEXT) + family.amount("position_offset", 0)
         found.append(Weight("embed_positions", rows, width))
     if family.switch("token_types", config) and (types := config.number("type_vocab_size", 0)):

@@ -56,9 +56,12 @@ def _table() -> Mapping[str, Object]:
     return cast("Mapping[str, Object]", json.loads(source.read_text()))
 
 
-def family_of_class(name: str) -> Family | None:
-    """The family whose class is named in a configuration's `architectures`, or None."""
-    classes = _table()["@classes"]
+def family_of_class(name: str, *, known: bool = False) -> Family | None:
+    """The family whose class is named in a configuration's `architectures`, or None.
+
+    With a `known` model_type only classes that borrowed the name of another family (JinaBERT says "bert") count.
+    """
+    classes = _table()["@borrowed" if known else "@classes"]
     model_type = classes.get(name)
     return family(model_type) if isinstance(model_type, str) else None
 

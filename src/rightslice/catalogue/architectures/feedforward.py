@@ -29,6 +29,8 @@ def dense(config: Config, family: Family, width: int, module: str = "mlp", hidde
 
 def gated(config: Config, family: Family) -> bool:
     """Whether the activation multiplies two projections."""
+    if config.text("activation_function").endswith("glu") or config.text("feed_forward_type").endswith("glu"):
+        return True
     style = family.trait("mlp")
     if style == "by-activation":
         return "gated" in config.text("feed_forward_proj")
@@ -42,7 +44,7 @@ def mixture(config: Config, family: Family, shape: Shape) -> tuple[tuple[Weight,
     """
     hidden = config.number("hidden", low=1)
     experts, width = shape.experts, expert_width(config, family, shape)
-    top_k = config.number("top_k", family.amount("top_k", 0) or None, low=1, high=1 << 16)
+    top_k = config.most("top_k", family.amount("top_k", 0) or None, low=1)
     if top_k > experts:
         raise config.error(f"{top_k} experts per token, but there are only {experts} experts")
     outer = config.maybe("latent_width") or hidden

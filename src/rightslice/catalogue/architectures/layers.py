@@ -147,10 +147,19 @@ def _by_period(config: Config, family: Family, count: int) -> tuple[str, ...] | 
     if config.has("full_attention_interval"):
         period = config.number("full_attention_interval", low=1)
         return tuple(FULL if (i + 1) % period == 0 else LINEAR for i in range(count))
+    if config.has("mamba_step") and config.flag("mamba_enabled", True):
+        return _by_step(config.number("mamba_step", low=1), count)
     if config.has("attn_layer_period"):
         period, offset = config.number("attn_layer_period", low=1), config.number("attn_layer_offset", 0)
         return tuple(FULL if i % period == offset else LINEAR for i in range(count))
     return _by_pattern(config, family, count)
+
+
+def _by_step(step: int, count: int) -> tuple[str, ...]:
+    """PLaMo 2: attention in the middle of each `step` layers, or in the last one of a shallow model."""
+    if count <= step // 2:
+        return tuple(FULL if i == count - 1 else LINEAR for i in range(count))
+    return tuple(FULL if i % step == step // 2 else LINEAR for i in range(count))
 
 
 def _by_pattern(config: Config, family: Family, count: int) -> tuple[str, ...] | None:
@@ -205,7 +214,7 @@ def window_tokens(config: Config, family: Family, word: str) -> int:
 
 def moe_flags(config: Config, family: Family, count: int) -> tuple[bool, ...]:
     """Whether each layer's feed-forward block is a mixture of experts."""
-    if config.number("experts", 0) < 2 and not family.switch("always_moe", config):
+    if config.most("experts", 0) < 2 and not family.switch("always_moe", config):
         return (False,) * count
     words = config.words("mlp_layer_types")
     if words:
@@ -233,6 +242,7 @@ def _moe_by_rule(config: Config, count: int) -> tuple[bool, ...]:
     interval = max(
         1,
         config.number("moe_layer_interval", 1),
+        config.number("moe_layer_frequency", 1),
         config.number("interleave_moe_layer_step", 1),
         config.number("expert_layer_period", 1),
     )

@@ -54,8 +54,10 @@ def norm(family: Family, module: str, width: int, style: str = "") -> Weight:
     return Weight(module, width, bias=width if style == "layer" else 0)
 
 
-def has_language_head(config: Config) -> bool:
+def has_language_head(config: Config, family: Family) -> bool:
     """Whether the class named in `architectures` computes logits over the vocabulary."""
+    if family.switch("always_head", config):
+        return True
     names = config.words("architectures") or ()
     without = ("Model", "ForSequenceClassification", "ForTokenClassification", "Encoder")
     return not names or names[0].endswith("LMHeadModel") or not names[0].endswith(without)

@@ -38,11 +38,14 @@ def text_part(config: Config, parent: Family, depth: int = 0) -> tuple[Config, F
 def flattened(raw: Object) -> Object:
     """Sizes that some configurations nest one level deeper (MPT, DBRX, MiniMax-M3), lifted to the top."""
     found = dict(raw)
-    for key in ("attn_config", "ffn_config", "sparse_attention_config"):
+    for key in ("attn_config", "ffn_config", "sparse_attention_config", "ssm_cfg"):
         part = raw.get(key)
         if isinstance(part, dict):
             for name, value in part.items():
                 found.setdefault(name, value)
+    vocab, step = raw.get("vocab_size"), raw.get("pad_vocab_size_multiple")
+    if "ssm_cfg" in raw and isinstance(vocab, int) and isinstance(step, int) and step > 0:
+        found["vocab_size"] = -(-vocab // step) * step
     return found
 
 

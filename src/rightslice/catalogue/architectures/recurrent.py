@@ -140,6 +140,24 @@ def kimi_delta(config: Config, family: Family, shape: Shape) -> Mixer:
     return tuple(weights), (_group("linear", heads, width, 3 * inner * kernel, heads * width * width),)
 
 
+def plamo(config: Config, _family: Family, _shape: Shape) -> Mixer:
+    """PLaMo 2: Mamba-2 heads whose step and projections are computed as in Mamba-1, each normed."""
+    hidden = config.number("hidden", low=1)
+    heads, width = config.number("mamba_num_heads", low=1, high=1 << 16), config.number("hidden_size_per_head", low=1)
+    state, kernel = config.number("state_size", 64, low=1), config.number("conv_kernel", 4, low=1)
+    inner, rank = heads * width, max(64, hidden // 16)
+    weights = (
+        linear("mixer.in_proj", 2 * inner, hidden),
+        Weight("mixer.conv1d", inner, kernel, "shard"),
+        linear("mixer.bcdt_proj", rank + 2 * state, inner),
+        linear("mixer.dt_proj", heads, rank),
+        Weight("mixer.dt_bias", 3 * heads, 1, "shard"),
+        vector("mixer.norms", rank + 2 * state),
+        linear("mixer.out_proj", hidden, inner),
+    )
+    return weights, (_group("mamba", heads, width, inner * kernel, inner * state),)
+
+
 def lightning(config: Config, _family: Family, shape: Shape) -> Mixer:
     """Lightning attention (MiniMax): heads x width x width, no convolution."""
     hidden, inner = config.number("hidden", low=1), shape.heads * shape.qk_dim
@@ -187,6 +205,7 @@ RECURRENT: Final[dict[str, Callable[[Config, Family, Shape], Mixer]]] = {
     "delta-net": delta_net,
     "kimi-delta": kimi_delta,
     "lightning": lightning,
+    "plamo": plamo,
     "short-conv": short_conv,
     "rg-lru": gated_linear_recurrence,
 }

@@ -73,7 +73,7 @@ def _base(config: Config, family: Family) -> Shape:
         qk_dim=head_dim,
         v_dim=config.maybe("v_head_dim") or head_dim,
         intermediate=_intermediate(config, family, hidden),
-        experts=config.number("experts", 0, high=1 << 16),
+        experts=config.most("experts", 0),
     )
 
 
@@ -93,6 +93,8 @@ def _intermediate(config: Config, family: Family, hidden: int) -> int:
     if config.is_list("intermediate"):
         return 0  # one per layer, set later
     value = config.maybe("intermediate")
+    if value is None and family.trait("mlp_rule") == "two-thirds":
+        return -(-int(8 * hidden / 3) // 256) * 256
     if value is None:
         return family.amount("mlp_factor", 4) * hidden
     if family.switch("mlp_two_thirds", config):  # LFM2: 2/3 of the width, rounded up
@@ -168,6 +170,8 @@ def _special(config: Config, family: Family, found: tuple[Shape, ...]) -> tuple[
             replace(s, owns_kv=False, intermediate=s.intermediate * doubled) if i >= first > 0 else s
             for i, s in enumerate(found)
         )
+    if (factor := config.number("cla_share_factor", 1)) > 1 and config.flag("use_cla"):
+        found = tuple(replace(s, owns_kv=i % factor == 0) for i, s in enumerate(found))
     if config.has("index_width") and config.has("index_heads") and family.switch("indexer", config, True):
         found = _indexed(config, family, found)
     return _compressed(config, found)
@@ -188,7 +192,28 @@ def _listed_sizes(config: Config, found: tuple[Shape, ...]) -> tuple[Shape, ...]
                 raise config.error(f"{key} has {len(values)} entries for {len(found)} layers")
             found = tuple(_with(s, field, v) for s, v in zip(found, values, strict=False))
             break
-    return found
+    return _multiplied(config, found)
+
+
+def _multiplied(config: Config, found: tuple[Shape, ...]) -> tuple[Shape, ...]:
+    """`ffn_multipliers` (OpenELM): the width of each layer as a multiple of the hidden size, rounded."""
+    factors = config.raw("ffn_multipliers")
+    if not isinstance(factors, list):
+        return found
+    if len(factors) < len(found) or any(isinstance(f, bool) or not isinstance(f, int | float) for f in factors):
+        raise config.error("ffn_multipliers must be numbers, one per layer")
+    step, hidden = config.number("ffn_dim_divisor", 1, low=1), config.number("hidden", low=1)
+    widths = []
+    for factor in factors:
+        if not 0 <= factor <= _MAX_FACTOR:
+            raise config.error("ffn_multipliers holds a number out of range")
+        exact = factor * hidden
+        rounded = max(step, int(exact + step / 2) // step * step)
+        widths.append(rounded + step if rounded < 0.9 * exact else rounded)
+    return tuple(replace(s, intermediate=w) for s, w in zip(found, widths, strict=False))
+
+
+_MAX_FACTOR: Final = 1024
 
 
 def _with(shape: Shape, field: str, value: int) -> Shape:

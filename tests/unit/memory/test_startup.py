@@ -1,0 +1,188 @@
+"""Start-up verdicts against public reports: each case names the issue it comes from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rightslice.catalogue.accelerators import device
+from rightslice.catalogue.architecture import Architecture
+from rightslice.catalogue.architectures.assemble import read_architecture
+from rightslice.catalogue.hardware import Device
+from rightslice.catalogue.models import resolve_model
+from rightslice.core.errors import BadInputError
+from rightslice.memory.startup import startup
+
+GIB = 1 << 30
+
+
+def shown(name: str, gib: float) -> Device:
+    """A device with the memory that the report printed."""
+    return replace(device(name), memory_bytes=int(gib * GIB))
+
+
+def llama_like(**sizes: Any) -> Architecture:
+    raw: dict[str, Any] = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "torch_dtype": "float16",
+        "vocab_size": 32_000,
+    }
+    return read_architecture({**raw, "tie_word_embeddings": False, "max_position_embeddings": 32_768, **sizes}, "test")
+
+
+@pytest.mark.parametrize(
+    ("length", "verdict", "tokens"), [(29_000, "does_not_start", 23_648), (20_000, "starts", 31_232)]
+)
+def test_cache_too_small_for_the_context(length: int, verdict: str, tokens: int) -> None:
+    """vllm#10517: 2.89 GiB and 23,648 tokens at 29,000; 3.81 GiB and 31,232 at 20,000."""
+    arguments = f"--max-model-len {length} --gpu-memory-utilization 0.9"
+    found = startup(resolve_model("Llama-3.1-8B"), shown("RTX-3090", 23.58), version="0.6.3", arguments=arguments)
+    assert found.verdict == verdict
+    assert found.kv_tokens == pytest.approx(tokens, rel=0.01)
+    if verdict == "does_not_start":
+        assert found.fix == f"--max-model-len {found.max_model_len_that_fits}"
+        assert 20_000 < found.max_model_len_that_fits < 29_000
+
+
+def test_layers_with_a_chunk_kept_everything_in_0_8() -> None:
+    """vllm#16118: 24.00 GiB per device for 1,048,576 tokens on eight ranks; later versions keep the chunk."""
+    scout = resolve_model("Llama-4-Scout")
+    arguments = "-tp 8 --max-model-len 1048576"
+    old = startup(scout, device("H100-SXM-80GB"), version="0.8.0", arguments=arguments)
+    new = startup(scout, device("H100-SXM-80GB"), version="0.33.0", arguments=arguments)
+    assert old.kv_bytes_needed == 24 * GIB
+    assert new.kv_bytes_needed < 7 * GIB
+
+
+def test_four_bit_weights_do_not_shrink_the_cache() -> None:
+    """QwenLM/Qwen3#16: 512 KiB per token without grouped queries; 24,320 tokens fit, 32,768 do not."""
+    quantised = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True}
+    sizes = {"hidden_size": 4096, "intermediate_size": 11_008, "num_hidden_layers": 32, "num_attention_heads": 32}
+    model = llama_like(**sizes, quantization_config=quantised, vocab_size=151_936)
+    found = startup(model, shown("RTX-3090", 23.69), version="0.4.2", arguments="--quantization gptq")
+    assert found.verdict == "does_not_start"
+    assert found.kv_bytes_needed == 16 * GIB
+    assert found.kv_tokens == pytest.approx(24_320, rel=0.1)
+
+
+def test_a_second_tenant_does_not_start_for_lack_of_free_memory() -> None:
+    """ovg-project/kvcached#110: 67.24 of 79.25 GiB free is less than 0.9 of the device = 71.33."""
+    model = resolve_model("Llama-3.1-8B")
+    arguments = "--gpu-memory-utilization 0.9 --max-model-len 8192"
+    found = startup(model, device("A100-SXM-80GB"), version="0.9.2", arguments=arguments, free_bytes=int(67.24 * GIB))
+    assert found.verdict == "does_not_start"
+    assert "71.3 GiB" in found.reason
+    assert found.fix == "--gpu-memory-utilization 0.84"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tensor", "legal"),
+    [
+        # vllm#2652: LLaMA-33B, 52 heads on 8
+        ({"hidden_size": 6656, "intermediate_size": 17_920, "num_attention_heads": 52}, 8, "1, 2, 4"),
+        # vllm#4232: 40 heads, 8 KV heads on 6
+        (
+            {"hidden_size": 5120, "intermediate_size": 27_392, "num_attention_heads": 40, "num_key_value_heads": 8},
+            6,
+            "1, 2, 4, 8",
+        ),
+        # vllm#17569: experts of 1,536 in FP8 blocks of 128 on 8
+        (
+            {
+                "model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "hidden_size": 4096,
+                "num_attention_heads": 64, "num_key_value_heads": 4, "head_dim": 128, "num_experts": 128,
+                "num_experts_per_tok": 8, "moe_intermediate_size": 1536,
+                "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
+            },
+            8,
+            "1, 2, 4",
+        ),
+        # vllm#21695: width 29,568 in AWQ groups of 128 on 2
+        (
+            {
+                "hidden_size": 8192, "intermediate_size": 29_568, "num_attention_heads": 64, "num_key_value_heads": 8,
+                "quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128},
+            },
+            2,
+            "1",
+        ),
+    ],
+    ids=["heads-52", "tp-6", "fp8-block", "awq-group"],
+)  # fmt: skip
+def test_parallel_sizes_that_do_not_divide(sizes: dict[str, Any], tensor: int, legal: str) -> None:
+    found = startup(llama_like(num_hidden_layers=2, **sizes), device("H100-SXM-80GB"), arguments=f"-tp {tensor}")
+    assert found.verdict == "refused"
+    assert found.reason.endswith(f"legal tensor parallel sizes: {legal}")
+    largest = max(int(size) for size in legal.split(", ") if int(size) <= tensor)
+    assert found.fix == f"--tensor-parallel-size {largest}"
+
+
+@pytest.mark.parametrize(
+    ("version", "accelerator", "verdict"),
+    [("0.4.2", "RTX-3090", "refused"), ("0.6.3", "A100-SXM-80GB", "starts"), ("0.4.2", "L4", "starts")],
+)
+def test_eight_bit_weights_before_and_after_they_could_be_stored_anywhere(
+    version: str, accelerator: str, verdict: str
+) -> None:
+    """vllm#4327 and #6979: refused at capability 8.6 by 0.4, stored without speed-up since 0.5.2."""
+    model = resolve_model("Qwen/Qwen3-1.7B")
+    arguments = "--quantization fp8 --max-model-len 4096"
+    assert startup(model, device(accelerator), version=version, arguments=arguments).verdict == verdict
+
+
+def test_bfloat16_needs_ampere() -> None:
+    """vllm#1157: refused on a T4; half works."""
+    model = resolve_model("Qwen/Qwen3-1.7B")
+    refused = startup(model, device("T4"), arguments="--max-model-len 4096")
+    assert (refused.verdict, refused.fix) == ("refused", "--dtype half")
+    assert startup(model, device("T4"), arguments="--max-model-len 4096 --dtype half").verdict == "starts"
+
+
+def test_slices_do_not_form_a_group() -> None:
+    """vllm#7211, NVIDIA/nccl#1716."""
+    piece = device("A100-SXM-80GB", "3g.40gb")
+    found = startup(resolve_model("Qwen/Qwen3-1.7B"), piece, arguments="-tp 2")
+    assert found.verdict == "refused"
+    assert found.fix == "--tensor-parallel-size 1"
+
+
+def test_a_narrow_margin_is_uncertain() -> None:
+    model, whole = resolve_model("Llama-3.1-8B"), device("RTX-3090")
+    longest = startup(model, whole, arguments="--max-model-len 8192").max_model_len_that_fits
+    assert startup(model, whole, arguments=f"--max-model-len {longest}").verdict == "uncertain"
+    assert startup(model, whole, arguments=f"--max-model-len={longest + 8192}").verdict == "does_not_start"
+
+
+def test_more_devices_are_the_fix_when_no_context_fits() -> None:
+    found = startup(resolve_model("DeepSeek-R1"), device("H100-SXM-80GB"), arguments="-tp 8 --trust-remote-code")
+    assert found.verdict == "does_not_start"
+    assert found.max_model_len_that_fits == 0
+    assert found.fix == "--tensor-parallel-size 16"
+    assert found.not_considered == ("--trust-remote-code",)
+
+
+def test_constants_without_a_log_are_said_to_be_assumed() -> None:
+    found = startup(resolve_model("Qwen/Qwen3-1.7B"), device("L4"), engine_name="sglang", arguments="--tp-size 1")
+    assert any("assumed" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("engine", "arguments", "rule"),
+    [
+        ("nosuch", "", "RS0315"),
+        ("vllm", "--max-model-len many", "RS0501"),
+        ("vllm", "--gpu-memory-utilization 1.5", "RS0501"),
+        ("vllm", "--gpu-memory-utilization", "RS0501"),
+        ("vllm", "--dtype quarter", "RS0501"),
+        ("vllm", "--max-model-len 'open", "RS0501"),
+        ("vllm", "-tp 0", "RS0501"),
+        ("vllm", "--max-num-seqs 99999999999999999999", "RS0501"),
+    ],
+)
+def test_arguments_that_make_no_sense(engine: str, arguments: str, rule: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        startup(resolve_model("Qwen/Qwen3-1.7B"), device("L4"), engine_name=engine, arguments=arguments)
+    assert caught.value.code == rule
