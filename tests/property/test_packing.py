@@ -174,7 +174,9 @@ def covers(problem: Problem, demand: Demand) -> Iterator[tuple[OptionSpec, ...]]
     spare_nodes = max(demand.min_nodes - 1, 0)  # replicas beyond what the rate needs can only serve `min_nodes`
     for count in range(6):
         for replicas in itertools.combinations_with_replacement(options, count):
-            if enough(replicas) and not any(map(enough, itertools.combinations(replicas, max(count - 1 - spare_nodes, 0)))):
+            if enough(replicas) and not any(
+                map(enough, itertools.combinations(replicas, max(count - 1 - spare_nodes, 0)))
+            ):
                 yield replicas
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from rightslice.app.rating import unreachable
+from rightslice.app.rating import rate_at_slo, unreachable
 from rightslice.app.search import Found, Question, counts_of
 from rightslice.app.warn import requests_to_make, warnings
+from rightslice.catalogue.accelerators import accelerators
 from rightslice.catalogue.hardware import WHOLE
 from rightslice.core.plan import Alternative, Baseline, Binding, Bound, MonthlyCost, Plan, Rejection
 from rightslice.core.quantities import format_seconds, format_usd
+from rightslice.core.rates import RateTable
 from rightslice.optimization.assemble import Fleet, fleet, planned_models, planned_pipelines
 from rightslice.optimization.costing import TokenPrice, monthly_cost, token_prices
 from rightslice.optimization.evidence import Evidence
@@ -18,6 +20,9 @@ from rightslice.optimization.needs import Need
 from rightslice.optimization.propose import Proposal, propose, repack
 from rightslice.procurement.money import hours_per_month
 from rightslice.spec.workload import Workload
+
+RANK = ("RS4003", "RS4001", "RS2001", "RS2005", "RS2006", "RS4005", "RS4006", "RS4014", "RS4004", "RS4007", "RS4013")
+"""Order of reasons in the document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ class Answer:
 def plan_document(answer: Answer, evidence: Evidence) -> Plan:
     """The plan of a verified proposal; infeasible when it breaks the budget or the accepted risk."""
     question, proposal = answer.question, answer.found.proposal
-    made = fleet(proposal, question.options, question.needs, answer.found.state.rates, question.market)
+    made = fleet(proposal, question.options, question.needs, _rates(answer), question.market)
     cost = monthly_cost(proposal, answer.workload.hours)
     prices = token_prices(question.needs, made.pools, made.placements, made.deployments, question.options)
     binding = _over_budget(answer.workload, cost, prices) or _too_risky(answer, evidence)
@@ -76,6 +81,18 @@ def plan_document(answer: Answer, evidence: Evidence) -> Plan:
     )
 
 
+def _rates(answer: Answer) -> RateTable:
+    """What one replica of each option in use carries, at expected times."""
+    question, counts = answer.question, counts_of(answer.found.proposal)
+    by_name = {need.name: need for need in question.needs}
+    table = RateTable()
+    for key, replicas in counts.items():
+        option = question.options[key]
+        if option.costs is not None:
+            table.update({key: rate_at_slo(by_name[option.model], option, replicas, question.traces)})
+    return table
+
+
 def infeasible_plan(answer: Answer, ways_out: tuple[str, ...] = ()) -> Plan:
     """The honest no: what binds, and single changes that would help."""
     binding = Binding(what_binds(answer), ways_out)
@@ -99,7 +116,7 @@ def infeasible_plan(answer: Answer, ways_out: tuple[str, ...] = ()) -> Plan:
         verification=None,
         bound=None,
         baseline=None,
-        rejected=(*answer.rejections, *_too_slow(answer)),
+        rejected=_ordered((*_asked_for(answer), *_too_slow(answer))),
         alternatives=(),
         requests_to_make=(),
         warnings=(),
@@ -233,14 +250,33 @@ def _rejected(answer: Answer, made: Fleet) -> tuple[Rejection, ...]:
             option=alternative.option,
             model="",
             code="RS4003",
-            reason=f"{format_usd(alternative.difference_usd)} a month more",
+            reason=f"works too, for {format_usd(alternative.difference_usd)} a month more ({alternative.detail})",
             monthly_usd=alternative.monthly_usd,
         )
         for alternative in answer.alternatives
     )
     used = {pool.accelerator for pool in made.pools}
     slow = tuple(r for r in _too_slow(answer) if r.option.split(" for ")[0] not in used)
-    return (*dearer, *slow, *answer.rejections)
+    return _ordered((*dearer, *slow, *_asked_for(answer)))
+
+
+def _asked_for(answer: Answer) -> Iterator[Rejection]:
+    """Without accelerators that the workload does not allow anyway, unless that is the very reason."""
+    allow = answer.workload.fleet.accelerators.allow
+    for rejection in answer.rejections:
+        name = rejection.option.split(" ")[0]
+        if not allow or name in allow or rejection.code == "RS4009" or name not in accelerators():
+            yield rejection
+
+
+def _ordered(rejections: Iterable[Rejection]) -> tuple[Rejection, ...]:
+    """What nearly made it first; what the workload itself rules out last."""
+
+    def rank(rejection: Rejection) -> tuple[int, float, str]:
+        place = RANK.index(rejection.code) if rejection.code in RANK else len(RANK)
+        return (place, rejection.monthly_usd or 0.0, rejection.option)
+
+    return tuple(sorted(rejections, key=rank))
 
 
 def _too_slow(answer: Answer) -> tuple[Rejection, ...]:

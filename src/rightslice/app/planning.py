@@ -27,7 +27,7 @@ from rightslice.manifests.render import render
 from rightslice.optimization.candidates import candidates, sites
 from rightslice.optimization.needs import needs
 from rightslice.optimization.propose import Market
-from rightslice.procurement.offers import offers
+from rightslice.procurement.offers import offers, quota_limits
 from rightslice.reporting.html import plan_html
 from rightslice.spec.loader import load_workload
 from rightslice.spec.workload import Model, Workload
@@ -146,10 +146,10 @@ def _question(
     workload: Workload, architectures: Mapping[str, Architecture | None], traces: Mapping[str, Trace], seed: int
 ) -> tuple[Question, tuple[Rejection, ...]]:
     wanted = needs(workload, architectures, traces)
-    interruptible = all(model.interruptible for model in workload.models)
+    interruptible = any(model.interruptible for model in workload.models)
     offered, refused = offers(workload.fleet, interruptible=interruptible)
     providers = sorted({offer.machine.provider for offer in offered} | {ON_PREMISES})
-    market = Market(offered, _platforms(workload, providers), workload.fleet.quota)
+    market = Market(offered, _platforms(workload, providers), quota_limits(workload.fleet))
     found = candidates(wanted, sites(offered, market.platform_of), _engines(workload))
     load = draw_load(workload, wanted, traces, seed)
     question = Question(wanted, {option.key: option for option in found.options}, market, load, traces)

@@ -100,6 +100,14 @@ def ceiling(need: Need, option: Option, slowdown: float, budget_s: float | None)
     return Rate(rate, simulated=False, provenance=costs.provenance)
 
 
+def rate_at_slo(need: Need, option: Option, replicas: int, traces: Mapping[str, Trace]) -> Rate:
+    """What one replica carries at its expected times: simulated where the model has objectives, else the ceiling."""
+    most = ceiling(need, option, 1.0, None)
+    if not need.slos or need.shares:
+        return most
+    return simulated_rate(need, option, replicas, 1.0, traces, at_most_per_s=most.requests_per_s)
+
+
 def simulated_rate(
     need: Need,
     option: Option,

@@ -73,7 +73,7 @@ def _horizon_s(needs: Sequence[Need]) -> float:
     if not rates:
         return MIN_HORIZON_S
     wanted = min(max(TARGET_REQUESTS / min(rates), MIN_HORIZON_S), MAX_HORIZON_S)
-    return math.ceil(min(wanted, max(MAX_REQUESTS / sum(rates), 60.0)))
+    return float(math.ceil(min(wanted, max(MAX_REQUESTS / sum(rates), 60.0))))
 
 
 def _population(pipeline: Pipeline, name: str, users: Users, needs: Sequence[Need], seed: int) -> ClosedPipeline:

@@ -23,6 +23,7 @@ from rightslice.spec.workload import CustomMemory, Profile
 
 TENSOR_PARALLEL_SIZES = (1, 2, 4, 8, 16)
 MAX_PIPELINE_NODES = 4
+GIB = 2**30
 CONTEXT_OVERHEAD_BYTES = 644_245_094
 """CUDA context and framework of one process beside a measured stage's own memory: 0.6 GiB."""
 
@@ -124,13 +125,16 @@ def _custom(need: Need, site: Site, memory: CustomMemory) -> tuple[list[Option],
 
 
 def _custom_refusal(need: Need, site: Site, memory: CustomMemory, whole: Device) -> Rejection:
-    needed = format_bytes(memory.total_bytes)
+    """Why not even the largest machine holds it, in the advertised sizes that people compare."""
+    total = format_bytes(memory.total_bytes)
+    each = round(whole.accelerator.advertised_memory_bytes / GIB)
     if not memory.shardable:
-        reason = f"needs {needed} on one accelerator, it has {format_bytes(whole.memory_bytes)}"
+        reason = f"needs {total} on one accelerator of {each} GB"
         return _refusal(need, site, "RS2001", reason, "memory.shardable: true if it can be split")
-    each = whole.accelerator.advertised_memory_bytes
-    held = f"{site.largest} x {format_bytes(each)} = {format_bytes(site.largest * each)}"
-    reason = f"needs {needed}; the largest machine, {site.largest_machine}, has {held}"
+    held = f"{site.largest} x {each} = {site.largest * each} GB"
+    reason = f"needs {total}; the largest machine, {site.largest_machine}, has {held}"
+    if site.largest * each * GIB >= memory.total_bytes:
+        reason += f", of which {format_bytes(site.largest * whole.memory_bytes)} are visible and 95 % may be filled"
     if site.fast_network:
         return _refusal(need, site, "RS2001", reason + "; a model that we cannot read is not split over machines")
     return _refusal(
@@ -250,7 +254,7 @@ def _one(
     """The option, or (rule, reason, relaxation)."""
     if precision_support(seen, settings.weight_dtype) == "refused":
         reason = f"{seen.accelerator.name} cannot run {settings.weight_dtype} weights"
-        return "RS2005", reason, "allow another precision"
+        return "RS2005", reason, "another precision"
     if settings.weight_dtype not in (architecture.published_dtype, "fp8", "bf16", "fp16"):
         reason = (
             f"the checkpoint is {architecture.published_dtype}; {settings.weight_dtype} needs a checkpoint of its own"

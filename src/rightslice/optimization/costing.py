@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from rightslice.catalogue.hardware import WHOLE
 from rightslice.catalogue.mig import geometry
@@ -18,7 +19,7 @@ SECONDS_PER_HOUR = 3600.0
 LITTLE_ITERATIONS = 20
 
 
-def monthly_cost(proposal: Proposal, hours: str) -> MonthlyCost:
+def monthly_cost(proposal: Proposal, hours: Literal["always", "office"]) -> MonthlyCost:
     """USD a month of every node bought; the range is that of the prices' quality."""
     per_month = hours_per_month(hours)
     bought = [(proposal.offer_of[key], nodes) for key, nodes in sorted(proposal.packing.nodes.items()) if nodes > 0]

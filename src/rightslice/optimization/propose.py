@@ -13,18 +13,19 @@ from rightslice.optimization.options import Option
 from rightslice.packing.problem import Demand, GpuLayout, OptionSpec, Packing, PoolSpec, Problem
 from rightslice.packing.solve import solve
 from rightslice.procurement.offers import Offer
-from rightslice.spec.workload import Quota
 
+TAKEN_AWAY = ("spot", "flex_start")
+"""Capacity that ends without being asked."""
 WHOLE_LAYOUT = GpuLayout(WHOLE, {WHOLE: 1}, ((WHOLE, 0),))
 
 
 @dataclass(frozen=True, slots=True)
 class Market:
-    """What can be bought and what each platform makes of it."""
+    """What can be bought, what each platform makes of it, and the quotas (limit -> GPUs)."""
 
     offers: tuple[Offer, ...]
     platform_of: Mapping[str, str]
-    quotas: tuple[Quota, ...]
+    limits: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +50,30 @@ def propose(
     market: Market,
 ) -> Proposal:
     """The cheapest packing whose replicas carry `demands` (model -> requests/s) at `rates`."""
-    usable = [o for o in options if not _has_load(o, needs) or rates[o.key].requests_per_s > 0]
+    loaded = {need.name for need in needs if need.has_load}
+    usable = [o for o in options if o.model not in loaded or rates[o.key].requests_per_s > 0]
     offer_of, pools = _pools(market, usable)
+    hosts = _hosts(needs, offer_of)
     problem = Problem(
         pools=pools,
-        options=tuple(_option_spec(option, rates) for option in usable),
-        demands=tuple(
-            Demand(
-                model=need.name,
-                requests_per_s=demands.get(need.name, 0.0),
-                min_replicas=need.min_replicas,
-                spare=need.spare,
-                min_nodes=_min_nodes(need),
+        options=tuple(
+            OptionSpec(
+                key=option.key,
+                model=option.model,
+                accelerator=option.accelerator,
+                partition=option.partition,
+                gpus=option.gpus,
+                requests_per_s=rates[option.key].requests_per_s if option.model in loaded else 0.0,
+                pools=hosts[option.model],
+                node_gpus=_node_gpus(option),
             )
+            for option in usable
+        ),
+        demands=tuple(
+            Demand(need.name, demands.get(need.name, 0.0), need.min_replicas, need.spare, _min_nodes(need))
             for need in needs
         ),
-        limits=_limits(market),
+        limits=market.limits,
     )
     return Proposal(problem, solve(problem), offer_of)
 
@@ -77,15 +86,17 @@ def repack(needs: Sequence[Need], options: Mapping[str, Option], counts: Mapping
     floors = {need.name: _min_nodes(need) for need in needs}
     used = [options[key] for key in sorted(counts)]
     offer_of, pools = _pools(market, used)
+    hosts = _hosts(needs, offer_of)
     problem = Problem(
         pools=pools,
         options=tuple(
-            OptionSpec(o.key, o.key, o.accelerator, o.partition, o.gpus, 0.0, node_gpus=_node_gpus(o)) for o in used
+            OptionSpec(o.key, o.key, o.accelerator, o.partition, o.gpus, 0.0, hosts[o.model], _node_gpus(o))
+            for o in used
         ),
         demands=tuple(
             Demand(o.key, 0.0, counts[o.key], spare=False, min_nodes=min(counts[o.key], floors[o.model])) for o in used
         ),
-        limits=_limits(market),
+        limits=market.limits,
     )
     return Proposal(problem, solve(problem), offer_of)
 
@@ -94,8 +105,11 @@ def _min_nodes(need: Need) -> int:
     return 2 if need.spare else 1
 
 
-def _limits(market: Market) -> dict[str, int]:
-    return {_quota_key(q.provider, q.region, q.accelerator): q.gpus for q in market.quotas}
+def _hosts(needs: Sequence[Need], offer_of: Mapping[str, Offer]) -> dict[str, frozenset[str] | None]:
+    """Model -> pools that may host it: only interruptible models run on capacity that can be taken away."""
+    stable = frozenset(key for key, offer in offer_of.items() if offer.capacity not in TAKEN_AWAY)
+    some = stable if len(stable) < len(offer_of) else None
+    return {need.name: None if need.model.interruptible else some for need in needs}
 
 
 def _node_gpus(option: Option) -> int:
@@ -103,30 +117,8 @@ def _node_gpus(option: Option) -> int:
     return option.settings.tensor_parallel_size if option.settings else 0
 
 
-def _has_load(option: Option, needs: Sequence[Need]) -> bool:
-    return next(need for need in needs if need.name == option.model).has_load
-
-
-def _option_spec(option: Option, rates: RateTable) -> OptionSpec:
-    rate = rates.rates.get(option.key)
-    return OptionSpec(
-        key=option.key,
-        model=option.model,
-        accelerator=option.accelerator,
-        partition=option.partition,
-        gpus=option.gpus,
-        requests_per_s=rate.requests_per_s if rate else 0.0,
-        node_gpus=_node_gpus(option),
-    )
-
-
-def _quota_key(provider: str, region: str, accelerator: str) -> str:
-    return f"quota:{provider}/{region}/{accelerator}"
-
-
 def _pools(market: Market, options: Sequence[Option]) -> tuple[dict[str, Offer], tuple[PoolSpec, ...]]:
     """One pool per offer, or one per offer and layout where the platform makes one layout per node pool."""
-    limited = {_quota_key(q.provider, q.region, q.accelerator) for q in market.quotas}
     wanted: dict[str, set[str]] = {}
     for option in options:
         wanted.setdefault(option.accelerator, set()).add(option.partition)
@@ -136,7 +128,6 @@ def _pools(market: Market, options: Sequence[Option]) -> tuple[dict[str, Offer],
         partitions = wanted.get(offer.machine.accelerator)
         if not partitions:
             continue
-        quota = _quota_key(offer.machine.provider, offer.machine.region, offer.machine.accelerator)
         for suffix, menu in _menus(offer, market.platform_of[offer.machine.provider], partitions):
             key = pool_name(offer) + suffix
             offer_of[key] = offer
@@ -148,7 +139,7 @@ def _pools(market: Market, options: Sequence[Option]) -> tuple[dict[str, Offer],
                     usd_per_hour=offer.usd_per_hour,
                     layouts=menu,
                     max_nodes=offer.max_nodes,
-                    limits=(quota,) if quota in limited else (),
+                    limits=offer.limits,
                 )
             )
     return offer_of, tuple(pools)
@@ -171,4 +162,6 @@ def pool_name(offer: Offer) -> str:
     words = f"{machine.provider}-{machine.machine_type}-{machine.region}-{offer.capacity}"
     if offer.price not in ("list", "spot", "owned", "flex"):
         words += f"-{offer.price}"
+    if offer.number > 1:
+        words += f"-{offer.number}"
     return "".join(c if c.isalnum() else "-" for c in words.lower()).strip("-")

@@ -16,10 +16,12 @@ from rightslice.packing.model import Block, Model, build
 from rightslice.packing.place import node_spread, place
 from rightslice.packing.problem import Demand, NodeGroup, Packing, PoolSpec, Problem
 from rightslice.packing.reduce import Reduced, cheapest_homes, reduce
-from rightslice.packing.solver import INFINITY, Effort
+from rightslice.packing.solver import INFINITY, Effort, Program, Solution
 
 TIE_EFFORT = Effort(nodes=50)
 """The second objective only chooses among equally cheap packings; it is not worth a long search."""
+PATIENCE = 50
+"""Times as many nodes when a solve stops empty-handed."""
 SINGLE_NODES = 8
 ROUNDS = 6
 """At most so many nodes of a pool are looked at one by one, and at most so many times."""
@@ -49,7 +51,7 @@ def solve(problem: Problem, effort: Effort | None = None) -> Packing:
 
     Among equally cheap packings: fewest nodes, then fewest GPUs in MIG mode, then earlier options. Deterministic. The
     program counts nodes and does not name them; when a model's replicas cannot be placed on `min_nodes` nodes, the
-    pools concerned are solved again node by node. Raises SolverError when the solver fails.
+    pools concerned are solved again node by node. Raises SolverError when the solver fails or finds nothing.
     """
     reduced = reduce(problem)
     lost = _without_option(reduced.problem)
@@ -95,11 +97,9 @@ def _optimum(problem: Problem, reduced: Reduced, split: _Split, effort: Effort |
     """Solve for money, then for the second objective among what costs no more."""
     lean = reduced.problem if split.single or split.strict else cheapest_homes(reduced.problem)
     model = build(lean, split.blocks(lean))
-    cheapest = solver.solve(with_covers(model, lean), effort)
-    if cheapest.status == "infeasible":
-        return _infeasible(())
+    cheapest = _first_solution(with_covers(model, lean), effort or Effort())
     if cheapest.values is None:
-        return Packing("stopped", INFINITY, max(cheapest.bound, 0.0), {}, {}, {})
+        return _infeasible(())
     values = _rounded(model, cheapest.values)
     cost = float(model.program.cost @ values)
     full = model if lean is reduced.problem else build(reduced.problem, split.blocks(reduced.problem))
@@ -111,6 +111,17 @@ def _optimum(problem: Problem, reduced: Reduced, split: _Split, effort: Effort |
     packing = _packing(problem, reduced, model, values)
     bound = min(max(cheapest.bound, 0.0), packing.usd_per_hour)
     return replace(packing, status=cheapest.status, bound_usd_per_hour=bound)
+
+
+def _first_solution(program: Program, effort: Effort) -> Solution:
+    """Solve; when the count limit comes before any packing is found, look longer. No values: there is none."""
+    found = solver.solve(program, effort)
+    if found.status == "stopped" and found.values is None:
+        longer = replace(effort, nodes=PATIENCE * max(effort.nodes, 1))
+        found = solver.solve(program, longer)
+        if found.status == "stopped" and found.values is None:
+            raise solver.SolverError(f"no packing found in {longer.nodes} nodes, and none excluded")
+    return found
 
 
 def _rounded(model: Model, values: NDArray[np.float64]) -> NDArray[np.float64]:

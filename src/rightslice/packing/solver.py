@@ -7,6 +7,7 @@ one process makes the solver return kError with objective 0. So callbacks, whose
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -214,10 +215,21 @@ def _loaded(program: Program, *, names: bool = False) -> highspy.Highs:
     kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
     model.integrality_ = [kinds[whole] for whole in program.whole.tolist()]
     if names:
-        model.col_names_ = list(program.column_names)
-        model.row_names_ = list(program.row_names)
+        model.col_names_ = _plain(program.column_names)
+        model.row_names_ = _plain(program.row_names)
     _checked(highs.passModel(model), "model")
     return highs
+
+
+def _plain(names: Iterable[str]) -> list[str]:
+    """Names that LP format accepts, kept apart by a number where they would become equal."""
+    seen: dict[str, int] = {}
+    plain = []
+    for name in names:
+        word = re.sub(r"[^A-Za-z0-9_.]+", "_", name)
+        seen[word] = seen.get(word, 0) + 1
+        plain.append(word if seen[word] == 1 else f"{word}.{seen[word]}")
+    return plain
 
 
 def _checked(status: highspy.HighsStatus, what: str) -> None:

@@ -77,15 +77,21 @@ def offers(
         else:
             found += ways
     kept = _cheapest_regions(found)
-    for offer, problems in _existing(fleet, rows, chips):
+    unusable: list[Rejection] = []
+    for existing in (*_owned(fleet, rows), *_reserved(fleet, rows)):
+        if isinstance(existing, Rejection):
+            unusable.append(existing)
+            continue
+        machine = existing.machine
+        problems = refusals(machine, fleet, chips[machine.accelerator], interruptible, True, existing=True)
         if problems:
-            refused.append(Refusal(offer.machine, problems))
+            refused.append(Refusal(machine, problems))
         else:
-            kept.append(offer)
-    offered = {offer.machine.accelerator: offer for offer in kept}
-    sold = {(offer.machine.provider, offer.machine.machine_type) for offer in kept}
-    reasons = rejections(refused, frozenset(offered), frozenset(sold), chips)
-    return tuple(_numbered(sorted(kept, key=_order))), (*reasons, *unpriced(fleet, interruptible))
+            kept.append(existing)
+    offered = frozenset(offer.machine.accelerator for offer in kept)
+    sold = frozenset((offer.machine.provider, offer.machine.machine_type) for offer in kept)
+    reasons = (*unusable, *rejections(refused, offered, sold, fleet), *unpriced(fleet, interruptible))
+    return tuple(_numbered(sorted(kept, key=_order))), reasons
 
 
 def quota_key(provider: str, region: str, accelerator: str) -> str:
@@ -155,29 +161,35 @@ def _cheapest_regions(found: Sequence[Offer]) -> list[Offer]:
     return kept
 
 
-def _existing(
-    fleet: Fleet, rows: Sequence[Machine], chips: Mapping[str, Accelerator]
-) -> Iterator[tuple[Offer, tuple[tuple[str, str, str], ...]]]:
-    """Owned and reserved machines, with what speaks against planning on them: their shape is the catalogue's."""
+def _owned(fleet: Fleet, rows: Sequence[Machine]) -> Iterator[Offer]:
+    """Machines that are there already: the catalogue's shape, no price, on premises."""
+    counts: dict[str, int] = {}
     for owned in fleet.owned:
-        machine = _row(rows, owned.machine_type)
+        counts[owned.machine_type] = counts.get(owned.machine_type, 0) + owned.count
+    for machine_type, count in counts.items():
+        machine = _row(rows, machine_type)
         if machine is not None:
-            here = replace(machine, provider=ON_PREMISES, region=ON_PREMISES)
-            offer = Offer(here, "owned", "owned", 0.0, owned.count)
-            yield offer, refusals(here, fleet, chips[here.accelerator], True, True, existing=True)
+            yield Offer(replace(machine, provider=ON_PREMISES, region=ON_PREMISES), "owned", "owned", 0.0, count)
+
+
+def _reserved(fleet: Fleet, rows: Sequence[Machine]) -> Iterator[Offer | Rejection]:
+    """Reserved machines at the user's price, else at the list price; a quota does not count what is granted already."""
+    counts: dict[tuple[str, str, str | None, float | None], int] = {}
     for reserved in fleet.reservations:
-        machine = _row(rows, reserved.machine_type, reserved.provider, reserved.region, fleet.regions)
+        key = (reserved.provider, reserved.machine_type, reserved.region, reserved.usd_per_hour)
+        counts[key] = counts.get(key, 0) + reserved.count
+    for (provider, machine_type, region, usd), count in counts.items():
+        machine = _row(rows, machine_type, provider, region, fleet.regions)
+        name = f"reservation of {provider} {machine_type}"
         if machine is None:
-            continue
-        usd = reserved.usd_per_hour
-        if usd is not None:
-            offer = Offer(machine, "reservation", "negotiated", usd, reserved.count)
+            yield Rejection(name, "", "RS4004", f"the catalogue knows no {machine_type} of {provider}", "")
+        elif usd is not None:
+            yield Offer(machine, "reservation", "negotiated", usd, count)
         elif machine.on_demand_usd_per_hour:
-            band = price_band(machine.quality)
-            offer = Offer(machine, "reservation", "list", machine.on_demand_usd_per_hour, reserved.count, *band)
+            low, high = price_band(machine.quality)
+            yield Offer(machine, "reservation", "list", machine.on_demand_usd_per_hour, count, low, high)
         else:
-            continue
-        yield offer, refusals(machine, fleet, chips[machine.accelerator], True, True, existing=True)
+            yield Rejection(name, "", "RS4014", "the catalogue has no price for it", "usd_per_hour in the reservation")
 
 
 def _row(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rightslice.catalogue.hardware import Accelerator, Machine
@@ -15,10 +15,14 @@ VENDOR = "nvidia"
 """The vendor for which engine images are emitted."""
 ON_PREMISES = "on-prem"
 """Provider of the platforms that run on any machine."""
+ANY_REGION = "any"
+"""Region of rows whose price is the same everywhere."""
 STALE = "list_may_be_stale"
 BY_CHOICE = "RS4009"
 """What the workload itself leaves out."""
 
+NEVER = 1000
+"""More changes than any machine needs."""
 Problem = tuple[str, str, str]
 """Rule, reason, what would allow it (empty when nothing would)."""
 
@@ -32,10 +36,12 @@ class Refusal:
 
     @property
     def nearness(self) -> tuple[int, float, str, str]:
-        """Sort key: fewest changes first, then the lowest price per accelerator."""
+        """Sort key: fewest changes first, what nothing can change last, then the lowest price per accelerator."""
         machine = self.machine
         usd = machine.on_demand_usd_per_hour or machine.spot_usd_per_hour or float("inf")
-        return len(self.problems), usd / machine.accelerator_count, machine.machine_type, machine.region
+        changes = [change for _, _, change in self.problems]
+        count = sum(1 + change.count(" and ") for change in changes) if all(changes) else NEVER
+        return count, usd / machine.accelerator_count, machine.machine_type, machine.region
 
 
 def refusals(
@@ -80,7 +86,9 @@ def _chosen(machine: Machine, fleet: Fleet, *, existing: bool) -> Iterator[Probl
         return
     if fleet.providers and provider not in fleet.providers:
         yield BY_CHOICE, f"not sold by {_listed(fleet.providers)}", f"add {provider} to fleet.providers"
-    elif fleet.regions and region not in fleet.regions and not (region == "any" and provider in fleet.providers):
+    elif fleet.regions and region == ANY_REGION and provider not in fleet.providers:
+        yield BY_CHOICE, f"not tied to {_listed(fleet.regions)}", f"name {provider} in fleet.providers"
+    elif fleet.regions and region not in (*fleet.regions, ANY_REGION):
         yield BY_CHOICE, f"not sold in {_listed(fleet.regions)}", f"add {region} to fleet.regions"
 
 
@@ -89,8 +97,7 @@ def _unfit(machine: Machine, fleet: Fleet) -> Iterator[Problem]:
     problem = _off_platform(machine, fleet)
     if problem:
         yield problem
-    named = machine.provider in fleet.providers
-    if machine.quality == STALE and not named:
+    if machine.quality == STALE and not fleet.providers:
         yield "RS5001", f"its price of {machine.price_date} may be stale", f"name {machine.provider} in fleet.providers"
     wanted = (machine.provider, machine.region, machine.accelerator)
     quota = min((q.gpus for q in fleet.quota if (q.provider, q.region, q.accelerator) == wanted), default=None)
@@ -110,8 +117,9 @@ def _off_platform(machine: Machine, fleet: Fleet) -> Problem | None:
         return "RS4007", f"{given} does not run on {provider}", f"fleet.platform: {{{provider}: {own}}}"
     if home == provider and machine.managed_kubernetes != own:
         return "RS4007", f"it is not known to work with {own}", self_run
-    if not given and home != provider and provider not in fleet.providers:
-        return "RS4007", f"no managed Kubernetes of {provider} is known here", self_run
+    if not given and home != provider and not fleet.providers:
+        named = f"name {provider} in fleet.providers (Kubernetes that you run yourself)"
+        return "RS4007", f"no managed Kubernetes of {provider} is known here", named
     return None
 
 
@@ -139,12 +147,12 @@ def rejections(
     refused: Iterable[Refusal],
     offered: frozenset[str],
     sold: frozenset[tuple[str, str]],
-    chips: Mapping[str, Accelerator],
+    fleet: Fleet,
 ) -> tuple[Rejection, ...]:
     """One per accelerator and first reason, with the machine that needs the fewest changes; nearest ones first.
 
     `offered`: accelerators that can be had in another way, for which the workload's own choices need no explanation.
-    `sold`: (provider, machine type) offered in another region.
+    `sold`: (provider, machine type) offered in another region. Accelerators that nobody sells count when allowed.
     """
     nearest: dict[tuple[str, str], Refusal] = {}
     seen: set[str] = set()
@@ -158,10 +166,13 @@ def rejections(
         if best is None or refusal.nearness < best.nearness:
             nearest[name, code] = refusal
     ordered = sorted(nearest.items(), key=lambda e: (e[0][0] in offered, e[1].nearness[0], e[0]))
-    unsold = sorted(name for name, chip in chips.items() if name not in seen | offered and chip.vendor == VENDOR)
+    unsold = sorted(set(fleet.accelerators.allow) - seen - offered)
     return (
         *(_rejection(name, refusal) for (name, _), refusal in ordered),
-        *(Rejection(name, "", "RS4004", "no provider of the catalogue sells it", "fleet.owned") for name in unsold),
+        *(
+            Rejection(name, "", "RS4004", "no provider of the catalogue sells it", "list your own in fleet.owned")
+            for name in unsold
+        ),
     )
 
 

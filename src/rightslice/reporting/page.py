@@ -269,7 +269,8 @@ def cost_dots(plan: Plan) -> tuple[tuple[DotView, ...], Markup]:
     if cost is None:
         return (), Markup("")
     machines = ", ".join(f"{pool.nodes} × {pool.machine_type}" for pool in plan.pools)
-    priced = [(no, no.monthly_usd) for no in plan.rejected if no.monthly_usd is not None]
+    shown = {alternative.option for alternative in plan.alternatives}
+    priced = [(no, no.monthly_usd) for no in plan.rejected if no.monthly_usd is not None and no.option not in shown]
     found = [
         (svg.Dot("chosen", cost.value, cost.low, cost.high), machines, "this plan"),
         *(

@@ -27,9 +27,12 @@ from rightslice.reporting.summary import (
     trust_texts,
     where,
 )
-from rightslice.reporting.text import difference_usd, interval_ms, milliseconds, plural, to_ascii
+from rightslice.reporting.text import interval_ms, milliseconds, plural, to_ascii
 
 _MOST_GPU_BARS = 12
+_RULED_OUT = ("RS4009", "RS4010")
+"""What the workload or this version leaves out on purpose: in the document, not on the screen."""
+_MOST_DEARER = 3
 _MOST_REASONS = 6
 _METRICS: tuple[SloMetric, ...] = ("ttft", "tpot", "e2e")
 _GIB = 2.0**30
@@ -69,7 +72,6 @@ def _feasible(canvas: Canvas, plan: Plan) -> None:
     canvas.blank()
     _models(canvas, plan)
     _pipelines(canvas, plan)
-    _alternatives(canvas, plan)
     _rejected(canvas, plan.rejected)
     _requests(canvas, plan)
     _warnings(canvas, plan)
@@ -166,32 +168,20 @@ def _heading(canvas: Canvas, title: str) -> None:
     canvas.line((title, "bold"), indent=2)
 
 
-def _alternatives(canvas: Canvas, plan: Plan) -> None:
-    if not plan.alternatives:
-        return
-    _heading(canvas, "Would also work")
-    rows = [
-        [
-            a.option,
-            f"{difference_usd(a.difference_usd)} / month",
-            f"{a.detail}{'' if a.verified else ' (not verified)'}",
-        ]
-        for a in plan.alternatives[:_MOST_REASONS]
-    ]
-    canvas.rows(rows, indent=4)
-
-
 def _rejected(canvas: Canvas, rejected: tuple[Rejection, ...]) -> None:
-    if not rejected:
+    dearer = [r for r in rejected if r.monthly_usd is not None][:_MOST_DEARER]
+    other = [r for r in rejected if r.monthly_usd is None and r.code not in _RULED_OUT]
+    near = [*dearer, *other[:_MOST_REASONS]]
+    if not near:
         return
     _heading(canvas, "Not chosen")
     rows: list[list[Cell]] = [
         [(r.code, "dim"), r.option, f"{r.reason}; allow it with {r.relaxation}" if r.relaxation else r.reason]
-        for r in rejected[:_MOST_REASONS]
+        for r in near
     ]
     canvas.rows(rows, indent=4)
-    if len(rejected) > _MOST_REASONS:
-        canvas.line((f"… and {len(rejected) - _MOST_REASONS} more in the plan document", "dim"), indent=4)
+    if len(rejected) > len(near):
+        canvas.line((f"… and {len(rejected) - len(near)} more in the plan document", "dim"), indent=4)
 
 
 def _requests(canvas: Canvas, plan: Plan) -> None:

@@ -118,6 +118,7 @@ def _layer(config: Config, family: Family, shape: Shape) -> Layer:
         weights += dense(config, family, shape.intermediate, "mlps")
     weights += _norms(config, family, shape, hidden)
     weights += _extras(config, hidden)
+    weights += _adapters(config, weights)
     return Layer(tuple(weights), tuple(caches), moe)
 
 
@@ -156,6 +157,17 @@ def _extras(config: Config, hidden: int) -> list[Weight]:
         rows = (2 + streams) * streams
         found.append(Weight("hyper_connections", rows, streams * hidden, copies=2, bias=rows + 3))
     return found
+
+
+def _adapters(config: Config, weights: list[Weight]) -> list[Weight]:
+    """Low-rank adapters that are part of the model (Phi-4-multimodal): one per fused matrix and modality."""
+    parts = [part for key in ("vision_lora", "speech_lora") if (part := config.part(key))]
+    rank = sum(Config(part, {}, config.where).number("r", 0, high=1 << 16) for part in parts)
+    if not rank:
+        return []
+    fused = ("k_proj", "v_proj", "up_proj")  # read the same input as the one before them
+    inputs = sum(w.columns for w in weights if w.linear and not w.module.endswith(fused))
+    return [Weight("lora", rank, inputs + sum(w.rows for w in weights if w.linear))]
 
 
 def _mixer(config: Config, family: Family, shape: Shape) -> Mixer:

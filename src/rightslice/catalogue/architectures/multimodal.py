@@ -9,6 +9,7 @@ from rightslice.catalogue.architectures.config import Config, Object
 from rightslice.catalogue.architectures.decoder import decoder
 from rightslice.catalogue.architectures.families import Family, family
 from rightslice.catalogue.architectures.ledger import Ledger, unknown_family
+from rightslice.catalogue.architectures.named import named_tower
 from rightslice.catalogue.architectures.towers import PROJECTORS, tower, tower_width
 from rightslice.catalogue.architectures.weights import Weight
 
@@ -30,7 +31,10 @@ def text_part(config: Config, parent: Family, depth: int = 0) -> tuple[Config, F
             nested = Config(flattened(_inherited(config, part)), child.defaults, config.where)
             deeper = any(nested.part(k) for k in TEXT_KEYS)
             return text_part(nested, child, depth + 1) if deeper else (nested, child)
-    if (name := parent.trait("text")) and (flat := family(name)).known:
+    versions = parent.traits.get("text_by_version")
+    by_version = versions.get(str(config.raw("version"))) if isinstance(versions, dict) else None
+    name = by_version if isinstance(by_version, str) else parent.trait("text")
+    if name and (flat := family(name)).known:
         return config, replace(flat, defaults={**flat.defaults, **parent.defaults})
     return config, parent
 
@@ -95,6 +99,10 @@ def multimodal(config: Config, parent: Family) -> Ledger:
         towers += projector
         if not projector and not own.trait("merger"):
             notes.append(f"{key}: the projector behind it is not counted")
+    named, remark = named_tower(config, parent, width)
+    towers += named
+    if remark:
+        notes.append(remark)
     notes += [f"{key}: this part is not counted" for key in config.parts() if key not in _COUNTED_KEYS]
     return replace(ledger, towers=tuple(towers), approximations=tuple(notes))
 

@@ -17,6 +17,8 @@ def tower(config: Config, family: Family, name: str) -> tuple[Weight, ...]:
     if fixed := family.amount("fixed_parameters", 0):
         return (Weight(name, fixed),)
     width = tower_width(config, family)
+    if config.text("norm_type") == "rms_norm":
+        family = replace(family, traits={**family.traits, "norm": "rms"})
     if family.trait("stem") == "conformer":
         return tuple(replace(w, module=f"{name}.{w.module}") for w in conformer(config, family, width))
     layers = config.number("layers", high=1024)
@@ -127,7 +129,7 @@ def _layers(config: Config, family: Family, width: int, layers: int) -> list[Wei
         found.append(linear("layers.mlp.gate_proj", inner, width, bias=mlp_bias))
     if family.trait("qk_norm") == "head":
         found.append(Weight("layers.self_attn.qk_norm", 2, width // heads))
-    elif family.trait("qk_norm") == "full":
+    elif family.trait("qk_norm") == "full" and family.switch("qk_norm_if", config, True):
         found.append(Weight("layers.self_attn.qk_norm", 2, width))
     number = family.amount("norms", 2)
     found += [norm(family, f"layers.norm_{i}", width) for i in range(number)]
@@ -157,7 +159,7 @@ def _merger(config: Config, family: Family, width: int) -> list[Weight]:
 
 def _pooling_head(config: Config, width: int) -> list[Weight]:
     """SigLIP's attention pooling: a probe, one attention, one MLP."""
-    inner = config.number("intermediate", 4 * width)
+    inner = config.maybe("intermediate") or int(config.real("mlp_ratio", 4.0) * width)
     return [
         Weight("head.probe", width),
         linear("head.attention.in_proj", 3 * width, width, bias=True),
@@ -315,6 +317,27 @@ def _glm(config: Config, width: int, text: int) -> list[Weight]:
     ]
 
 
+def _resampler(config: Config, width: int, text: int) -> list[Weight]:
+    """MiniCPM-V: learned queries that attend to the patches."""
+    return [
+        Weight("query", config.number("query_num", 64), text),
+        linear("kv_proj", text, width),
+        linear("attn.in_proj", 3 * text, text, bias=True),
+        linear("attn.out_proj", text, text, bias=True),
+        Weight("norms", 6, text),
+        Weight("proj", text, text),
+    ]
+
+
+def _downsampled(_config: Config, width: int, text: int) -> list[Weight]:
+    """DeepSeek-VL2: four patches into one, and two learned separators."""
+    return [
+        linear("layers.0", text, 4 * width, bias=True),
+        linear("layers.2", text, text, bias=True),
+        Weight("separators", 2, text),
+    ]
+
+
 PROJECTORS: Final[dict[str, Callable[[Config, int, int], list[Weight]]]] = {
     "two-layers": _two_layers,
     "newline": _newline,
@@ -336,4 +359,6 @@ PROJECTORS: Final[dict[str, Callable[[Config, int, int], list[Weight]]]] = {
     "llama4": _llama4,
     "step": _step,
     "glm": _glm,
+    "resampler": _resampler,
+    "downsampled": _downsampled,
 }
