@@ -61,9 +61,7 @@ class Node:
     models: set[str] = field(default_factory=set)
 
     def state(self) -> str:
-        kinds = sorted(
-            "-" if g is None else "x" if g == "" else f"{g[0].name}{sorted(g[1].items())}" for g in self.gpus
-        )
+        kinds = sorted(f"{g[0].name}{sorted(g[1].items())}" if isinstance(g, tuple) else str(g) for g in self.gpus)
         return f"{self.spec.key}{kinds}{sorted(self.models)}"
 
 
@@ -90,8 +88,8 @@ class Exhaustive:
                     return
             self.best = cost
             return
-        homes = sorted((model, nodes[home].state()) for model, home in firsts)
-        key = f"{index}|{sorted(node.state() for node in nodes)}|{homes}|{cost:.6f}"
+        kept = sorted((model, nodes[home].state()) for model, home in firsts)
+        key = f"{index}|{sorted(node.state() for node in nodes)}|{kept}|{cost:.6f}"
         if key in self.seen:
             return
         self.seen.add(key)

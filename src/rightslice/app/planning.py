@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
 
 from rightslice.app.alternatives import alternatives, describe
+from rightslice.app.clock import Clock
 from rightslice.app.explain import Answer, infeasible_plan, plan_document
 from rightslice.app.judge import at_quantile, holds, judge, sigma
 from rightslice.app.knowledge import ON_PREMISES, known_names
@@ -20,7 +21,7 @@ from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.models import resolve_model
 from rightslice.catalogue.platforms import default_platform
 from rightslice.core.documents import to_json
-from rightslice.core.errors import BadInputError, Diagnostic, Location
+from rightslice.core.errors import BadInputError, Diagnostic, Location, RightsliceError
 from rightslice.core.files import write_atomically
 from rightslice.core.plan import Plan, Rejection
 from rightslice.manifests.render import render
@@ -30,6 +31,7 @@ from rightslice.optimization.propose import Market
 from rightslice.procurement.offers import offers, quota_limits
 from rightslice.reporting.html import plan_html
 from rightslice.spec.loader import load_workload
+from rightslice.spec.plan_document import load_plan
 from rightslice.spec.workload import Model, Workload
 from rightslice.traffic.traces import Trace, read_trace
 
@@ -39,6 +41,9 @@ JOINT_START = 0.6
 """Share of the joint quantile z / sqrt(k) to start from."""
 RISK_STEPS = (0.0, 0.2, 0.4, 0.6, 0.9, 1.2, 1.6)
 """Standard deviations added to the design quantile, in turn, until the draws keep the objectives often enough."""
+
+
+NO_TIMINGS = dict.fromkeys(("read_s", "candidates_cpu_s", "pack_cpu_s", "simulate_cpu_s"), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +69,13 @@ def plan_workload(
     if not 0.0 < risk < 1.0:
         raise BadInputError(Diagnostic("RS0501", f"--risk {risk:g} is not between 0 and 1", hint="for example 0.05"))
     clock = Clock()
-    loaded = load_workload(path, known_names())
-    architectures = _architectures(loaded.workload)
-    traces = _traces(loaded.workload, path)
-    clock.lap("read_s")
+    with clock.running("read_s"):
+        loaded = load_workload(path, known_names())
+        architectures = _architectures(loaded.workload)
+        traces = _traces(loaded.workload, path)
     progress("candidates")
-    question, market_rejections = _question(loaded.workload, architectures, traces, seed)
-    clock.lap("candidates_cpu_s")
+    with clock.running("candidates_cpu_s"):
+        question, market_rejections = _question(loaded.workload, architectures, traces, seed, clock)
     answer = _answer(loaded.workload, question, market_rejections, (seed, risk), progress)
     if answer.evidence:
         others = alternatives(question, answer.found, answer.hours, progress)
@@ -78,15 +83,14 @@ def plan_workload(
     else:
         progress("ways out")
         plan = infeasible_plan(answer, ways_out(answer, _retry(architectures, traces, seed, risk)))
-    clock.lap("simulate_cpu_s")
-    return PlanOutcome(plan, clock.timings(), loaded.warnings)
+    return PlanOutcome(plan, {**NO_TIMINGS, **clock.timings()}, loaded.warnings)
 
 
 def _retry(
     architectures: Mapping[str, Architecture | None], traces: Mapping[str, Trace], seed: int, risk: float
 ) -> Retry:
     def attempt(workload: Workload) -> tuple[float, str] | None:
-        question, rejections = _question(workload, architectures, traces, seed)
+        question, rejections = _question(workload, architectures, traces, seed, Clock())
         answer = _answer(workload, question, rejections, (seed, risk), _silent)
         if not answer.evidence:
             return None
@@ -96,24 +100,6 @@ def _retry(
         return plan.monthly_usd.value, describe(answer.found)
 
     return attempt
-
-
-class Clock:
-    """CPU seconds by stage, for `timings`; never part of the plan."""
-
-    def __init__(self) -> None:
-        self._start = self._last = time.process_time()
-        self._laps: dict[str, float] = {}
-
-    def lap(self, name: str) -> None:
-        """Book the time since the last lap under `name`."""
-        now = time.process_time()
-        self._laps[name] = self._laps.get(name, 0.0) + now - self._last
-        self._last = now
-
-    def timings(self) -> dict[str, float]:
-        """Laps and their total."""
-        return {**self._laps, "total_cpu_s": time.process_time() - self._start}
 
 
 def _architectures(workload: Workload) -> dict[str, Architecture | None]:
@@ -143,7 +129,11 @@ def _platforms(workload: Workload, providers: Sequence[str]) -> dict[str, str]:
 
 
 def _question(
-    workload: Workload, architectures: Mapping[str, Architecture | None], traces: Mapping[str, Trace], seed: int
+    workload: Workload,
+    architectures: Mapping[str, Architecture | None],
+    traces: Mapping[str, Trace],
+    seed: int,
+    clock: Clock,
 ) -> tuple[Question, tuple[Rejection, ...]]:
     wanted = needs(workload, architectures, traces)
     interruptible = any(model.interruptible for model in workload.models)
@@ -152,7 +142,7 @@ def _question(
     market = Market(offered, _platforms(workload, providers), quota_limits(workload.fleet))
     found = candidates(wanted, sites(offered, market.platform_of), _engines(workload))
     load = draw_load(workload, wanted, traces, seed)
-    question = Question(wanted, {option.key: option for option in found.options}, market, load, traces)
+    question = Question(wanted, {option.key: option for option in found.options}, market, load, traces, clock)
     return question, (*refused, *found.rejections)
 
 
@@ -201,13 +191,39 @@ def _answer(
 def write_plan(plan: Plan, folder: Path, *, emit: bool = True) -> tuple[str, ...]:
     """Write plan.json, report.html and kubernetes/ (unless not `emit` or infeasible); returns relative paths.
 
-    Everything is rendered before the first file is written. Raises BadInputError when the folder cannot be written.
+    Everything is rendered before the first file is written. Manifests of the plan that was there before, and that
+    nobody has changed since, are removed. Raises BadInputError when the folder cannot be written.
     """
     files = {"plan.json": to_json(plan), "report.html": plan_html(plan)}
     if emit and plan.feasible:
-        files.update({f"kubernetes/{name}": text for name, text in render(plan).items()})
+        files.update(_manifests(plan))
     if folder.exists() and not folder.is_dir():
         raise BadInputError(Diagnostic("RS0407", "is not a folder", Location(str(folder)), "choose another -o folder"))
+    outdated = _written_before(folder)
     for name, text in files.items():
         write_atomically(folder / name, text)
+    for name, text in outdated.items():
+        if name not in files:
+            _remove_unchanged(folder, name, text)
     return tuple(files)
+
+
+def _manifests(plan: Plan) -> dict[str, str]:
+    return {f"kubernetes/{name}": text for name, text in render(plan).items()}
+
+
+def _written_before(folder: Path) -> dict[str, str]:
+    """What the plan in that folder had us write; nothing when there is none that we can read."""
+    try:
+        plan = load_plan(folder / "plan.json")
+        return _manifests(plan) if plan.feasible else {}
+    except RightsliceError:
+        return {}
+
+
+def _remove_unchanged(folder: Path, name: str, text: str) -> None:
+    path = folder / name
+    if path.is_file() and not path.is_symlink() and path.read_bytes() == text.encode():
+        path.unlink()
+        with suppress(OSError):
+            path.parent.rmdir()

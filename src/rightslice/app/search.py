@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from rightslice.app.clock import Clock
 from rightslice.app.rating import ceiling, fastest_s, simulated_rate
 from rightslice.app.scenarios import Load, Slowdown, scenarios, servers
 from rightslice.core.rates import Rate, RateTable
@@ -44,6 +45,7 @@ class Question:
     market: Market
     load: Load
     traces: Mapping[str, Trace]
+    clock: Clock
 
     @property
     def has_traffic(self) -> bool:
@@ -104,7 +106,8 @@ def run(question: Question, counts: Mapping[str, int], slowdown: Slowdown) -> tu
     built = servers(counts, question.options, slowdown)
     if not built:
         return ()
-    return tuple(simulate(scenario) for scenario in scenarios(question.load, built))
+    with question.clock.running("simulate_cpu_s"):
+        return tuple(simulate(scenario) for scenario in scenarios(question.load, built))
 
 
 @dataclass(frozen=True)
@@ -183,7 +186,8 @@ class State:
     def proposal(self) -> Proposal:
         """The cheapest packing under this state."""
         options = tuple(self.question.options.values())
-        return propose(self.question.needs, options, self.rates, self.demands, self.question.market)
+        with self.question.clock.running("pack_cpu_s"):
+            return propose(self.question.needs, options, self.rates, self.demands, self.question.market)
 
     @property
     def results(self) -> tuple[SimulationResult, ...]:
@@ -288,7 +292,8 @@ def pruned(state: State) -> Proposal:
         for counts in _lighter(question, counts_of(best)):
             if not kept(state.simulated(counts)):
                 continue
-            packed = repack(question.needs, question.options, counts, question.market)
+            with question.clock.running("pack_cpu_s"):
+                packed = repack(question.needs, question.options, counts, question.market)
             if packed.feasible and packed.packing.usd_per_hour < best.packing.usd_per_hour - TIE_USD_PER_HOUR:
                 best, improved = packed, True
                 break

@@ -144,6 +144,9 @@ def _custom_refusal(need: Need, site: Site, memory: CustomMemory, whole: Device)
 
 def _staged(need: Need, site: Site, profile: Profile) -> tuple[list[Option], list[Rejection]]:
     """Measured stages: one process on one whole accelerator or slice."""
+    if not device(site.accelerator).flops:
+        reason = f"the compute rate of {site.accelerator} is not published"
+        return [], [_refusal(need, site, "RS4011", reason, "another accelerator")]
     good: list[Option] = []
     largest = 0
     for partition in _partitions(need, site):
@@ -252,6 +255,8 @@ def _one(
     need: Need, architecture: Architecture, settings: EngineSettings, seen: Device
 ) -> Option | tuple[str, str, str]:
     """The option, or (rule, reason, relaxation)."""
+    if not seen.flops:
+        return "RS4011", f"the compute rate of {seen.accelerator.name} is not published", "another accelerator"
     if precision_support(seen, settings.weight_dtype) == "refused":
         reason = f"{seen.accelerator.name} cannot run {settings.weight_dtype} weights"
         return "RS2005", reason, "another precision"

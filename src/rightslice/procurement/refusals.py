@@ -127,12 +127,12 @@ def _not_sold(machine: Machine, fleet: Fleet, interruptible: bool) -> Problem:
     """Why none of the allowed ways to buy it works, and the one that would."""
     sold = machine.sold_as
     listed = bool(machine.on_demand_usd_per_hour)
-    reason = f"it is sold as {_listed(sorted(sold))}, fleet.purchase allows {_listed(fleet.purchase)}"
-    for capacity in ("on_demand", "reservation"):
-        if capacity in sold and listed:
-            if capacity in fleet.purchase:
-                return "RS4014", f"no price of the kinds {_listed(fleet.price)} is known", "add list to fleet.price"
-            return "RS4014", reason, f"add {capacity} to fleet.purchase"
+    lasting = [capacity for capacity in ("on_demand", "reservation") if capacity in sold and listed]
+    if set(lasting) & {name.removeprefix("future_") for name in fleet.purchase}:
+        return "RS4014", f"no price of the kinds {_listed(fleet.price)} is known", "add list to fleet.price"
+    if lasting:
+        reason = f"it is sold as {_listed(sorted(sold))}, fleet.purchase allows {_listed(fleet.purchase)}"
+        return "RS4014", reason, f"add {lasting[0]} to fleet.purchase"
     spot = "spot" in sold and machine.spot_usd_per_hour
     if not spot and not ("flex_start" in sold and listed):
         return "RS4004", f"it is sold as {_listed(sorted(sold))}, without a price in the catalogue", ""
@@ -168,7 +168,7 @@ def rejections(
     ordered = sorted(nearest.items(), key=lambda e: (e[0][0] in offered, e[1].nearness[0], e[0]))
     unsold = sorted(set(fleet.accelerators.allow) - seen - offered)
     return (
-        *(_rejection(name, refusal) for (name, _), refusal in ordered),
+        *(_rejection(refusal, offered) for _, refusal in ordered),
         *(
             Rejection(name, "", "RS4004", "no provider of the catalogue sells it", "list your own in fleet.owned")
             for name in unsold
@@ -176,13 +176,14 @@ def rejections(
     )
 
 
-def _rejection(accelerator: str, refusal: Refusal) -> Rejection:
+def _rejection(refusal: Refusal, offered: frozenset[str]) -> Rejection:
+    """About the accelerator; about the machine alone where the accelerator can be had in another one."""
     machine = refusal.machine
     reasons = "; ".join(reason for _, reason, _ in refusal.problems)
     changes = [change for _, _, change in refusal.problems]
     where = f"{machine.provider} {machine.machine_type}"
     return Rejection(
-        option=accelerator,
+        option=where if machine.accelerator in offered else machine.accelerator,
         model="",
         code=refusal.problems[0][0],
         reason=f"{where}: {reasons}",

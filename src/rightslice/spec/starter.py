@@ -36,7 +36,7 @@ fleet:                                 # what may be bought
   purchase: [on_demand]                # also: spot, reservation, flex_start, …
   price: [list]                        # also: commitment_1y, commitment_3y, …
 
-budget: {monthly: $5000}               # US dollars a month; remove it for no limit
+budget: {monthly: $15000}              # US dollars a month; remove it for no limit
 objective: cost                        # what to optimise within the SLOs: cost | latency | throughput
 environment: production                # production | development: how much spare and isolation is planned
 hours: always                          # always | office: when it runs
