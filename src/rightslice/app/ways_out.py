@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rightslice.app.explain import Answer
 from rightslice.app.rating import unreachable
 from rightslice.core.quantities import format_seconds, format_usd
 from rightslice.core.slo import Slo
+from rightslice.optimization.needs import Need
 from rightslice.spec.workload import AcceleratorFilter, Model, Pipeline, Workload
 
 MAX_WAYS = 4
-HEADROOM = 1.25
-"""A relaxed objective is set this much above what was reached: the figure is rounded up from there."""
+HEADROOMS = (1.3, 2.5, 5.0, 10.0)
+"""A relaxed objective is set this much above what was reached, and rounded up; the first that works is told."""
 
 Retry = Callable[[Workload], tuple[float, str] | None]
 """Plans a changed workload; (USD a month, machines), or None when it is still no."""
@@ -23,27 +24,33 @@ Retry = Callable[[Workload], tuple[float, str] | None]
 def ways_out(answer: Answer, retry: Retry) -> tuple[str, ...]:
     """At most MAX_WAYS lines, each one change and what the plan would then cost; cheapest first."""
     found = []
-    for label, changed in _changes(answer):
-        priced = retry(changed)
-        if priced:
-            found.append((priced[0], f"{label} → {format_usd(priced[0])} a month on {priced[1]}"))
+    for attempts in _changes(answer):
+        for label, changed in attempts:
+            priced = retry(changed)
+            if priced:
+                found.append((priced[0], f"{label} → {format_usd(priced[0])} a month on {priced[1]}"))
+                break
         if len(found) == MAX_WAYS:
             break
     return tuple(line for _, line in sorted(found))
 
 
-def _changes(answer: Answer) -> Iterator[tuple[str, Workload]]:
+Change = tuple[str, Workload]
+
+
+def _changes(answer: Answer) -> Iterator[Sequence[Change]]:
+    """Each entry: the same change, ever further, until one works."""
     workload = answer.workload
     yield from _relaxed_objectives(answer)
     for label, fleet in _wider_fleets(workload):
-        yield label, workload.model_copy(update={"fleet": workload.fleet.model_copy(update=fleet)})
+        yield [(label, workload.model_copy(update={"fleet": workload.fleet.model_copy(update=fleet)}))]
     for model in workload.models:
         if model.source and "fp8" not in model.precision:
             changed = model.model_copy(update={"precision": (*model.precision, "fp8")})
-            yield f"models.{model.name}.precision: allow fp8 (a quality decision)", _with_model(workload, changed)
+            yield [(f"models.{model.name}.precision: allow fp8 (a quality decision)", _with_model(workload, changed))]
     if any(need.spare for need in answer.question.needs):
         models = tuple(m.model_copy(update={"min_replicas": m.min_replicas or 1}) for m in workload.models)
-        yield "min_replicas: 1 (no spare replica)", workload.model_copy(update={"models": models})
+        yield [("min_replicas: 1 (no spare replica)", workload.model_copy(update={"models": models}))]
 
 
 def _wider_fleets(workload: Workload) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -65,59 +72,56 @@ def _with_model(workload: Workload, changed: Model) -> Workload:
     return workload.model_copy(update={"models": models})
 
 
-def _relaxed_objectives(answer: Answer) -> Iterator[tuple[str, Workload]]:
-    """Every objective that even an idle replica, or the last simulation, misses, set to what was reached."""
+def _relaxed_objectives(answer: Answer) -> Iterator[Sequence[Change]]:
+    """Every objective that even an idle replica, or the last simulation, misses, set above what was reached."""
     for need in answer.question.needs:
-        reached = _reached(answer, need.name)
-        if not reached:
-            continue
-        classes = tuple(
-            c.model_copy(update={"slo": tuple(_raised(slo, reached) for slo in c.slo)}) for c in need.model.traffic
-        )
-        label = ", ".join(f"{slo.name}: {_shown(limit)}" for slo, limit in reached.items())
-        changed = need.model.model_copy(update={"traffic": classes})
-        yield f"models.{need.name}: {label}", _with_model(answer.workload, changed)
-    yield from _relaxed_pipelines(answer)
-
-
-def _reached(answer: Answer, model: str) -> dict[Slo, float]:
-    """Objective -> limit in seconds that could be kept."""
-    need = next(n for n in answer.question.needs if n.name == model)
-    slowdown = answer.found.state.slowdown
-    best: dict[Slo, float] = {}
-    idle = [unreachable(need, o, slowdown(o)) for o in answer.question.options_of(model)]
-    if idle and all(found.missed for found in idle):
-        fastest = min(idle, key=lambda found: found.reached_s)
-        if fastest.missed:
-            best[fastest.missed] = _rounded_up(fastest.reached_s * HEADROOM)
-    for result in answer.found.results:
-        for found in result.per_class:
-            for outcome in found.outcomes if found.model == model else ():
-                if not outcome.met:
-                    best[outcome.slo] = _rounded_up(outcome.slo.at_most_s * HEADROOM)
-    return best
-
-
-def _relaxed_pipelines(answer: Answer) -> Iterator[tuple[str, Workload]]:
+        reached = _reached(answer, need)
+        if reached:
+            yield [_with_limits(answer.workload, need.model, reached, headroom) for headroom in HEADROOMS]
     for pipeline in answer.workload.pipelines:
         limit_s = min((slo.at_most_s for slo in pipeline.slo if slo.metric == "e2e"), default=0.0)
         fastest_s = sum(answer.found.state.fastest_s.get(stage, 0.0) for stage in pipeline.stages)
-        if limit_s <= 0:
-            continue
-        for target_s in (_rounded_up(max(limit_s, fastest_s) * HEADROOM), _rounded_up(max(limit_s, fastest_s) * 2.0)):
-            slos = tuple(_raised(slo, {slo: max(target_s, slo.at_most_s)}) for slo in pipeline.slo)
-            changed = tuple(
-                _with_slos(other, slos) if other.name == pipeline.name else other for other in answer.workload.pipelines
-            )
-            label = f"pipelines.{pipeline.name}: e2e {_shown(target_s)}"
-            yield label, answer.workload.model_copy(update={"pipelines": changed})
+        if limit_s > 0:
+            most_s = max(limit_s, fastest_s)
+            yield [_with_pipeline_limit(answer.workload, pipeline, most_s * headroom) for headroom in HEADROOMS]
+
+
+def _reached(answer: Answer, need: Need) -> dict[Slo, float]:
+    """Objective -> seconds that an idle replica or the last simulation reached instead."""
+    slowdown = answer.found.state.slowdown
+    reached: dict[Slo, float] = {}
+    idle = [unreachable(need, o, slowdown(o)) for o in answer.question.options_of(need.name)]
+    if idle and all(found.missed for found in idle):
+        fastest = min(idle, key=lambda found: found.reached_s)
+        if fastest.missed:
+            reached[fastest.missed] = fastest.reached_s
+    for result in answer.found.results:
+        for found in result.per_class:
+            for outcome in found.outcomes if found.model == need.name else ():
+                if not outcome.met:
+                    reached[outcome.slo] = outcome.slo.at_most_s
+    return reached
+
+
+def _with_limits(workload: Workload, model: Model, reached: Mapping[Slo, float], headroom: float) -> Change:
+    limits = {slo: _rounded_up(seconds * headroom) for slo, seconds in reached.items()}
+    classes = tuple(c.model_copy(update={"slo": tuple(_raised(slo, limits) for slo in c.slo)}) for c in model.traffic)
+    label = ", ".join(f"{slo.name}: {_shown(limit)}" for slo, limit in limits.items())
+    return f"models.{model.name}: {label}", _with_model(workload, model.model_copy(update={"traffic": classes}))
+
+
+def _with_pipeline_limit(workload: Workload, pipeline: Pipeline, limit_s: float) -> Change:
+    target_s = _rounded_up(limit_s)
+    slos = tuple(_raised(slo, {slo: max(target_s, slo.at_most_s)}) for slo in pipeline.slo)
+    changed = tuple(_with_slos(p, slos) if p.name == pipeline.name else p for p in workload.pipelines)
+    return f"pipelines.{pipeline.name}: e2e {_shown(target_s)}", workload.model_copy(update={"pipelines": changed})
 
 
 def _with_slos(pipeline: Pipeline, slos: tuple[Slo, ...]) -> Pipeline:
     return pipeline.model_copy(update={"slo": slos})
 
 
-def _raised(slo: Slo, reached: dict[Slo, float]) -> Slo:
+def _raised(slo: Slo, reached: Mapping[Slo, float]) -> Slo:
     return Slo(slo.metric, reached[slo], slo.share) if slo in reached else slo
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rightslice.catalogue.accelerators import device
@@ -172,38 +172,51 @@ def _served(
     """Models that an engine serves: every partition, precision and parallelism that is legal and fits."""
     good: list[Option] = []
     bad: list[Rejection] = []
-    for settings, seen in _configurations(need, site, engines, architecture):
-        option = _one(need, architecture, settings, seen)
-        if isinstance(option, Option):
-            good.append(option)
-        else:
-            code, reason, relaxation = option
-            bad.append(_refusal(need, site, code, reason, relaxation))
-    if not good and not bad:
+    for parallelism in (_inside_a_machine, _across_machines):
+        for settings, seen in _configurations(need, site, engines, architecture, parallelism):
+            option = _one(need, architecture, settings, seen)
+            if isinstance(option, Option):
+                good.append(option)
+            else:
+                code, reason, relaxation = option
+                bad.append(_refusal(need, site, code, reason, relaxation))
+        if good:
+            return good, []
+    if not bad:
         reason = f"partition {need.model.partition} cannot be made on {site.accelerator} here"
         bad.append(_refusal(need, site, "RS4013", reason, "remove partition"))
-    return good, bad[-1:] if not good else []
+    return [], bad[-1:]
 
 
 def _configurations(
-    need: Need, site: Site, engines: Sequence[str], architecture: Architecture
+    need: Need,
+    site: Site,
+    engines: Sequence[str],
+    architecture: Architecture,
+    parallelism: Callable[[Site, str], list[tuple[int, int]]],
 ) -> Iterator[tuple[EngineSettings, Device]]:
     """Smallest first, so that the last refusal is the one of the largest configuration."""
     for engine_name in engines:
         for partition in reversed(_partitions(need, site)):
             seen = device(site.accelerator, partition)
-            for tensor, pipeline in _parallelism(site, partition):
+            for tensor, pipeline in parallelism(site, partition):
                 for weight_dtype in _weight_dtypes(need, architecture):
                     for kv_dtype in _kv_dtypes(need):
                         yield _settings(need, engine_name, seen, (tensor, pipeline), weight_dtype, kv_dtype), seen
 
 
-def _parallelism(site: Site, partition: str) -> list[tuple[int, int]]:
+def _inside_a_machine(site: Site, partition: str) -> list[tuple[int, int]]:
+    """(tensor, pipeline) parallel sizes within one machine; one process on a slice."""
     if partition != WHOLE:
         return [(1, 1)]
-    inside = [(tensor, 1) for tensor in TENSOR_PARALLEL_SIZES if tensor <= site.largest]
-    across = [(site.largest, nodes) for nodes in (2, MAX_PIPELINE_NODES)] if site.fast_network else []
-    return inside + across
+    return [(tensor, 1) for tensor in TENSOR_PARALLEL_SIZES if tensor <= site.largest]
+
+
+def _across_machines(site: Site, partition: str) -> list[tuple[int, int]]:
+    """Tensor parallel inside a machine, pipeline parallel across: only for what no machine holds."""
+    if partition != WHOLE or not site.fast_network:
+        return []
+    return [(site.largest, nodes) for nodes in (2, MAX_PIPELINE_NODES)]
 
 
 def _weight_dtypes(need: Need, architecture: Architecture) -> tuple[Dtype, ...]:

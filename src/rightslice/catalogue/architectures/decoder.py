@@ -19,16 +19,13 @@ from rightslice.catalogue.architectures.feedforward import dense, mixture
 from rightslice.catalogue.architectures.ledger import Ledger, has_language_head, label_head, norm, unknown_family
 from rightslice.catalogue.architectures.recurrent import RECURRENT, recurrent_kind
 from rightslice.catalogue.architectures.shapes import Shape, shapes
+from rightslice.catalogue.architectures.special import SPECIAL
 from rightslice.catalogue.architectures.weights import Layer, Weight, linear, vector
 
 
 def decoder(config: Config, family: Family) -> Ledger:
     """The ledger of a decoder. Raises BadInputError when the configuration is incomplete or contradicts itself."""
-    found = shapes(config, family)
-    built: dict[Shape, Layer] = {}
-    for shape in found:
-        if shape not in built:
-            built[shape] = _layer(config, family, shape)
+    layers, found = _all_layers(config, family)
     hidden, vocab = config.number("hidden", low=1), config.number("vocab", low=1)
     width = config.maybe("word_embed_proj_dim") or hidden
     tied = config.flag("tie_word_embeddings", True)
@@ -40,14 +37,26 @@ def decoder(config: Config, family: Family) -> Ledger:
         elif bias:
             head = (Weight("lm_head", bias),)
     return Ledger(
-        layers=tuple(built[shape] for shape in found),
+        layers=layers,
         embedding=_embedding(config, family, vocab, width),
         head=head or (label_head(config, hidden)),
-        outside=_outside(config, family, hidden, width, len(found)),
+        outside=_outside(config, family, hidden, width, len(layers)),
         tied=tied,
         has_language_head=has_language_head(config, family),
         approximations=_approximations(config, family, found),
     )
+
+
+def _all_layers(config: Config, family: Family) -> tuple[tuple[Layer, ...], tuple[Shape, ...]]:
+    special = SPECIAL.get(family.trait("block"))
+    if special is not None:
+        return special(config, family), ()
+    found = shapes(config, family)
+    built: dict[Shape, Layer] = {}
+    for shape in found:
+        if shape not in built:
+            built[shape] = _layer(config, family, shape)
+    return tuple(built[shape] for shape in found), found
 
 
 def _approximations(config: Config, family: Family, found: tuple[Shape, ...]) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ def mamba2(config: Config, family: Family, _shape: Shape) -> Mixer:
     state, kernel = config.number("state_size", 128, low=1), config.number("conv_kernel", 4, low=1)
     groups = config.maybe("mamba_n_groups") or config.maybe("n_groups") or config.maybe("mamba_ngroups") or 1
     expanded = config.maybe("mamba_d_ssm") or int(config.real("mamba_expand", config.real("expand", 2.0)) * hidden)
-    heads, width = _mamba_heads(config, expanded)
+    heads, width = mamba_heads(config, expanded)
     inner = heads * width
     channels = inner + 2 * groups * state
     bias = family.switch("proj_bias", config)
@@ -74,7 +74,8 @@ def mamba2(config: Config, family: Family, _shape: Shape) -> Mixer:
     return tuple(weights), (_group("mamba", heads, width, channels * kernel, inner * state),)
 
 
-def _mamba_heads(config: Config, expanded: int) -> tuple[int, int]:
+def mamba_heads(config: Config, expanded: int) -> tuple[int, int]:
+    """Number and width of the heads of Mamba-2, of which configurations give one or both."""
     heads = config.maybe("mamba_n_heads") or config.maybe("mamba_num_heads") or config.maybe("n_mamba_heads")
     heads = heads or (config.maybe("num_heads") if config.has("state_size") else None)
     width = config.raw("mamba_d_head") or config.raw("mamba_head_dim") or config.raw("mamba_headdim")
