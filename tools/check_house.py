@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 MAX_LINES = 600
 REGISTRY = re.compile(r"(pypi\.org|pythonhosted\.org|registry\.npmjs\.org|deb\.debian\.org)")
-MACHINE_PATH = re.compile(r"(^|[\s\"'`(=])/(work|home|root)/")
+MACHINE_PATH = re.compile(r"(^|[\s\"'`(=])/(work|root)/")
 THIRD_PARTY = re.compile(r"(\.min\.(js|css)$|(^|/)vendor/|(^|/)(uv\.lock|package-lock\.json)$)")
 NAMES_OF_ITSELF = {"tools/check_house.py"}
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from rightslice.app.search import Found, Question, State, search
+from rightslice.app.search import Found, search
+from rightslice.app.state import Question, State
 from rightslice.core.plan import Alternative
 
 MAX_ALTERNATIVES = 8

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from rightslice.app.rating import rate_at_slo, unreachable
-from rightslice.app.search import Found, Question, counts_of
+from rightslice.app.search import Found
+from rightslice.app.state import Question
 from rightslice.app.warn import requests_to_make, warnings
 from rightslice.catalogue.accelerators import accelerators
 from rightslice.catalogue.hardware import WHOLE
@@ -83,7 +84,7 @@ def plan_document(answer: Answer, evidence: Evidence) -> Plan:
 
 def _rates(answer: Answer) -> RateTable:
     """What one replica of each option in use carries, at expected times."""
-    question, counts = answer.question, counts_of(answer.found.proposal)
+    question, counts = answer.question, answer.found.proposal.counts
     by_name = {need.name: need for need in question.needs}
     table = RateTable()
     for key, replicas in counts.items():
@@ -93,9 +94,9 @@ def _rates(answer: Answer) -> RateTable:
     return table
 
 
-def infeasible_plan(answer: Answer, ways_out: tuple[str, ...] = ()) -> Plan:
-    """The honest no: what binds, and single changes that would help."""
-    binding = Binding(what_binds(answer), ways_out)
+def infeasible_plan(answer: Answer) -> Plan:
+    """The honest no: what binds; `ways_out` tries what would help."""
+    binding = Binding(what_binds(answer), ())
     return Plan(
         name=answer.workload.metadata.name,
         feasible=False,
@@ -216,7 +217,7 @@ def _baseline(answer: Answer, cost: MonthlyCost) -> Baseline | None:
     """The same replicas, each on whole GPUs of its own; None when that is what was chosen anyway."""
     question = answer.question
     counts: dict[str, int] = {}
-    for key, count in counts_of(answer.found.proposal).items():
+    for key, count in answer.found.proposal.counts.items():
         option = question.options[key]
         whole = [
             o for o in question.options_of(option.model) if o.partition == WHOLE and o.accelerator == option.accelerator

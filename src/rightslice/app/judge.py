@@ -10,7 +10,7 @@ from statistics import NormalDist
 import numpy as np
 
 from rightslice.app.scenarios import Slowdown
-from rightslice.app.search import Question, counts_of, kept, run
+from rightslice.app.state import Question, kept, run
 from rightslice.core.estimate import Estimate, Provenance, least_trusted
 from rightslice.core.plan import SloResult, Verification
 from rightslice.core.results import ClassResult, Distribution, PipelineResult, SimulationResult, SloOutcome, percentile
@@ -47,7 +47,7 @@ def drawn(seed: int, number: int) -> Slowdown:
 
 def holds(question: Question, proposal: Proposal, seed: int, risk: float) -> bool:
     """Whether at most `risk` of the draws miss an objective; stops at the first draw that decides it."""
-    counts = counts_of(proposal)
+    counts = proposal.counts
     left = math.floor(risk * DRAWS + 1e-9)
     for number in range(DRAWS if question.has_traffic else 0):
         left -= not kept(run(question, counts, drawn(seed, number)))
@@ -58,7 +58,7 @@ def holds(question: Question, proposal: Proposal, seed: int, risk: float) -> boo
 
 def judge(question: Question, proposal: Proposal, rounds: int, seed: int) -> Evidence:
     """Nominal results with their spread over DRAWS draws of prediction error; probability = share that keeps all."""
-    counts = counts_of(proposal)
+    counts = proposal.counts
     nominal = run(question, counts, at_quantile(0.0))
     draws = DRAWS if question.has_traffic else 0
     repeats = [run(question, counts, drawn(seed, number)) for number in range(draws)]

@@ -15,7 +15,8 @@ from rightslice.app.explain import Answer, infeasible_plan, plan_document
 from rightslice.app.judge import at_quantile, holds, judge, sigma
 from rightslice.app.knowledge import ON_PREMISES, known_names
 from rightslice.app.scenarios import draw_load
-from rightslice.app.search import Question, search
+from rightslice.app.search import search
+from rightslice.app.state import Question
 from rightslice.app.ways_out import Retry, ways_out
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.models import resolve_model
@@ -81,8 +82,11 @@ def plan_workload(
         others = alternatives(question, answer.found, answer.hours, progress)
         plan = plan_document(replace(answer, alternatives=others), answer.evidence)
     else:
+        plan = infeasible_plan(answer)
+    if plan.binding:
         progress("ways out")
-        plan = infeasible_plan(answer, ways_out(answer, _retry(architectures, traces, seed, risk)))
+        tried = ways_out(answer, _retry(architectures, traces, seed, risk))
+        plan = replace(plan, binding=replace(plan.binding, ways_out=(*plan.binding.ways_out, *tried)))
     return PlanOutcome(plan, {**NO_TIMINGS, **clock.timings()}, loaded.warnings)
 
 

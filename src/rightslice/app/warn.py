@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rightslice.app.search import Question
+from rightslice.app.state import Question
 from rightslice.core.engine import DTYPE_BITS
 from rightslice.core.plan import PlanWarning, Request
 from rightslice.core.quantities import format_usd

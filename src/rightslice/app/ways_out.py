@@ -87,7 +87,9 @@ def _relaxed_objectives(answer: Answer) -> Iterator[Sequence[Change]]:
 
 
 def _reached(answer: Answer, need: Need) -> dict[Slo, float]:
-    """Objective -> seconds that an idle replica or the last simulation reached instead."""
+    """Objective -> seconds to relax from: what was reached where it is missed, its limit where only money binds."""
+    if answer.evidence:
+        return {slo: slo.at_most_s for slo in need.slos}
     slowdown = answer.found.state.slowdown
     reached: dict[Slo, float] = {}
     idle = [unreachable(need, o, slowdown(o)) for o in answer.question.options_of(need.name)]

@@ -37,6 +37,15 @@ class Proposal:
     offer_of: Mapping[str, Offer]
 
     @property
+    def counts(self) -> dict[str, int]:
+        """Option -> replicas, over all pools."""
+        counts: dict[str, int] = {}
+        for (_, key), replicas in sorted(self.packing.replicas.items()):
+            if replicas > 0:
+                counts[key] = counts.get(key, 0) + replicas
+        return counts
+
+    @property
     def feasible(self) -> bool:
         """Whether there is a packing at all."""
         return self.packing.status != "infeasible"
@@ -52,7 +61,7 @@ def propose(
     """The cheapest packing whose replicas carry `demands` (model -> requests/s) at `rates`."""
     loaded = {need.name for need in needs if need.has_load}
     usable = [o for o in options if o.model not in loaded or rates[o.key].requests_per_s > 0]
-    offer_of, pools = _pools(market, usable)
+    offer_of, pools, limits = _pools(market, usable)
     hosts = _hosts(needs, offer_of)
     problem = Problem(
         pools=pools,
@@ -73,7 +82,7 @@ def propose(
             Demand(need.name, demands.get(need.name, 0.0), need.min_replicas, need.spare, _min_nodes(need))
             for need in needs
         ),
-        limits=market.limits,
+        limits=limits,
     )
     return Proposal(problem, solve(problem), offer_of)
 
@@ -85,7 +94,7 @@ def repack(needs: Sequence[Need], options: Mapping[str, Option], counts: Mapping
     """
     floors = {need.name: _min_nodes(need) for need in needs}
     used = [options[key] for key in sorted(counts)]
-    offer_of, pools = _pools(market, used)
+    offer_of, pools, limits = _pools(market, used)
     hosts = _hosts(needs, offer_of)
     problem = Problem(
         pools=pools,
@@ -96,7 +105,7 @@ def repack(needs: Sequence[Need], options: Mapping[str, Option], counts: Mapping
         demands=tuple(
             Demand(o.key, 0.0, counts[o.key], spare=False, min_nodes=min(counts[o.key], floors[o.model])) for o in used
         ),
-        limits=market.limits,
+        limits=limits,
     )
     return Proposal(problem, solve(problem), offer_of)
 
@@ -117,8 +126,9 @@ def _node_gpus(option: Option) -> int:
     return option.settings.tensor_parallel_size if option.settings else 0
 
 
-def _pools(market: Market, options: Sequence[Option]) -> tuple[dict[str, Offer], tuple[PoolSpec, ...]]:
-    """One pool per offer, or one per offer and layout where the platform makes one layout per node pool."""
+def _pools(market: Market, options: Sequence[Option]) -> tuple[dict[str, Offer], tuple[PoolSpec, ...], dict[str, int]]:
+    """One pool per offer, or one per offer and layout where the platform makes one layout per node pool; and limits."""
+    limits = dict(market.limits)
     wanted: dict[str, set[str]] = {}
     for option in options:
         wanted.setdefault(option.accelerator, set()).add(option.partition)
@@ -128,9 +138,12 @@ def _pools(market: Market, options: Sequence[Option]) -> tuple[dict[str, Offer],
         partitions = wanted.get(offer.machine.accelerator)
         if not partitions:
             continue
-        for suffix, menu in _menus(offer, market.platform_of[offer.machine.provider], partitions):
+        menus = _menus(offer, market.platform_of[offer.machine.provider], partitions)
+        shared = _shared_limit(offer, len(menus))
+        for suffix, menu in menus:
             key = pool_name(offer) + suffix
             offer_of[key] = offer
+            limits.update(shared)
             pools.append(
                 PoolSpec(
                     key=key,
@@ -139,10 +152,17 @@ def _pools(market: Market, options: Sequence[Option]) -> tuple[dict[str, Offer],
                     usd_per_hour=offer.usd_per_hour,
                     layouts=menu,
                     max_nodes=offer.max_nodes,
-                    limits=offer.limits,
+                    limits=(*offer.limits, *shared),
                 )
             )
-    return offer_of, tuple(pools)
+    return offer_of, tuple(pools), limits
+
+
+def _shared_limit(offer: Offer, pools: int) -> dict[str, int]:
+    """One offer split into several node pools: together they have the offer's nodes. Limit -> GPUs."""
+    if offer.max_nodes is None or pools < 2:
+        return {}
+    return {f"nodes:{pool_name(offer)}": offer.max_nodes * int(offer.machine.accelerator_count)}
 
 
 def _menus(offer: Offer, platform: str, partitions: set[str]) -> list[tuple[str, tuple[GpuLayout, ...]]]:

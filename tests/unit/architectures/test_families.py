@@ -141,7 +141,7 @@ def test_the_class_in_architectures_stands_in_for_an_unknown_type() -> None:
 
 def test_a_class_that_is_known_to_be_read_wrongly_is_refused() -> None:
     with pytest.raises(BadInputError) as caught:
-        read(model_type="rwkv")
+        read(model_type="xlstm")
     assert caught.value.code == "RS0311"
 
 

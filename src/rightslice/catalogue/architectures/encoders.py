@@ -10,7 +10,7 @@ from rightslice.catalogue.architectures.families import Family
 from rightslice.catalogue.architectures.feedforward import dense
 from rightslice.catalogue.architectures.ledger import Ledger, norm
 from rightslice.catalogue.architectures.multimodal import part_family
-from rightslice.catalogue.architectures.shapes import shapes
+from rightslice.catalogue.architectures.shapes import Shape, shapes
 from rightslice.catalogue.architectures.towers import tower
 from rightslice.catalogue.architectures.weights import Layer, Weight, linear, no_cache
 
@@ -30,6 +30,11 @@ def encoder(config: Config, family: Family) -> Ledger:
         found.append(Weight("embed_positions", rows, width))
     if family.switch("token_types", config) and (types := config.number("type_vocab_size", 0)):
         found.append(Weight("token_type_embeddings", types, width))
+    if key := family.trait("box_positions"):  # LayoutLM: left, top, width and height of each word
+        found.append(Weight("box_position_embeddings", 4 * config.number(key, 1024), width))
+    if family.trait("positions") == "rotary-table":
+        outside_rows = config.number("context", low=1, high=MAX_CONTEXT)
+        found.append(Weight("embed_positions", outside_rows, hidden // max(1, config.number("heads", 1))))
     outside = []
     if family.switch("embedding_norm", config, True):
         outside.append(norm(family, "embeddings.norm", width))
@@ -62,6 +67,7 @@ def _layers(config: Config, family: Family) -> tuple[Layer, ...]:
         inner = config.maybe(family.trait("inner_key")) if family.trait("inner_key") else shape.intermediate
         weights = (
             *mixed,
+            *_extra_attention(config, family, shape),
             *dense(config, family, inner or shape.intermediate),
             *_norms(config, family, skipped=int(first_skips and i == 0)),
         )
@@ -70,6 +76,16 @@ def _layers(config: Config, family: Family) -> tuple[Layer, ...]:
     groups = config.maybe("num_hidden_groups")
     if groups and family.switch("shared_layers", config):
         return tuple(layer if i < groups else Layer((), layer.caches) for i, layer in enumerate(found))
+    return tuple(found)
+
+
+def _extra_attention(config: Config, family: Family, shape: Shape) -> tuple[Weight, ...]:
+    """Longformer's second projections for global tokens, and the convolution of Nystromformer."""
+    hidden = config.number("hidden", low=1)
+    number = family.amount("extra_projections", 0)
+    found = [linear(f"attention.global_{i}", hidden, hidden, bias=True) for i in range(number)]
+    if family.trait("attention_conv"):
+        found.append(Weight("attention.conv", shape.heads, config.number(family.trait("attention_conv"), 0)))
     return tuple(found)
 
 
@@ -107,7 +123,8 @@ def _head(config: Config, family: Family, hidden: int, width: int, tied: bool) -
         if family.trait("mlm_head") == "plain":
             return () if tied else (Weight("lm_head", vocab, width, "vocab"),)
         words = Weight("cls.decoder", vocab, 1) if tied else Weight("cls.decoder", vocab, width, "vocab", bias=vocab)
-        return (linear("cls.dense", width, hidden, bias=bias), norm(family, "cls.norm", width), words)
+        pooled = (linear("pooler", hidden, hidden, bias=bias),) if family.switch("pooler_with_head", config) else ()
+        return (*pooled, linear("cls.dense", width, hidden, bias=bias), norm(family, "cls.norm", width), words)
     pooler = (linear("pooler", hidden, hidden, bias=bias),)
     if name.endswith("ForSequenceClassification"):
         labels = _label_count(config)

@@ -6,7 +6,7 @@ from rightslice.catalogue.architecture import MoeGroup
 from rightslice.catalogue.architectures.config import Config
 from rightslice.catalogue.architectures.families import Family
 from rightslice.catalogue.architectures.shapes import Shape
-from rightslice.catalogue.architectures.weights import Weight, count, linear, vector
+from rightslice.catalogue.architectures.weights import IDLE_EXPERTS, Weight, count, linear, vector
 
 _UNGATED = frozenset({"relu2", "relu_squared", "squared_relu"})
 
@@ -66,7 +66,20 @@ def mixture(config: Config, family: Family, shape: Shape) -> tuple[tuple[Weight,
         else ()
     )
     group = MoeGroup(1, experts, top_k, count(routed) // experts, count(shared) + count(around), width)
-    return (*_router(config, family, experts, hidden), *routed, *shared, *around), group
+    others = _other_experts(config, family, experts, hidden)
+    return (*_router(config, family, experts, hidden), *routed, *shared, *around, *others), group
+
+
+def _other_experts(config: Config, family: Family, experts: int, hidden: int) -> tuple[Weight, ...]:
+    """Experts that only image tokens visit (ERNIE-VL): a second router and a second, narrower set."""
+    if not family.switch("image_experts", config):
+        return ()
+    widths = config.numbers("expert_intermediate") or ()
+    numbers = config.numbers("experts") if config.is_list("experts") else (experts, experts)
+    if len(widths) != len(numbers or ()) or not numbers:
+        return ()
+    router = Weight("mlp.vision_gate", numbers[-1], hidden + family.amount("router_vectors", 0))
+    return router, Weight(IDLE_EXPERTS, 3 * widths[-1], hidden, "expert", numbers[-1], linear=True)
 
 
 def expert_width(config: Config, family: Family, shape: Shape) -> int:

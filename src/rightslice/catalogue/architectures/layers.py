@@ -231,17 +231,17 @@ def moe_flags(config: Config, family: Family, count: int) -> tuple[bool, ...]:
 
 def _moe_by_rule(config: Config, count: int) -> tuple[bool, ...]:
     first = max(
-        config.number(key, 0)
+        config.most(key, 0)
         for key in ("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers", "first_dense_layers")
     )
     last = (
-        config.number("moe_layer_end_index", count - 1) if not _negative(config, "moe_layer_end_index") else count - 1
+        config.most("moe_layer_end_index", count - 1) if not _negative(config, "moe_layer_end_index") else count - 1
     )
     only_dense = config.numbers("mlp_only_layers") or ()
     period = max(1, config.number("decoder_sparse_step", 1))
     interval = max(
         1,
-        config.number("moe_layer_interval", 1),
+        config.most("moe_layer_interval", 1),
         config.number("moe_layer_frequency", 1),
         config.number("interleave_moe_layer_step", 1),
         config.number("expert_layer_period", 1),

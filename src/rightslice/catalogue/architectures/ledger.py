@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rightslice.catalogue.architectures.config import Config
 from rightslice.catalogue.architectures.families import Family
-from rightslice.catalogue.architectures.weights import Layer, Weight, count
+from rightslice.catalogue.architectures.weights import IDLE_EXPERTS, Layer, Weight, count
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,8 @@ class Ledger:
     @property
     def idle_parameters(self) -> int:
         """Routed experts that one token does not visit."""
-        return sum(
+        images = sum(w.elements for layer in self.layers for w in layer.weights if w.module == IDLE_EXPERTS)
+        return images + sum(
             (layer.moe.experts - layer.moe.experts_per_token) * layer.moe.expert_parameters
             for layer in self.layers
             if layer.moe is not None

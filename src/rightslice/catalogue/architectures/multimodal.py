@@ -6,17 +6,18 @@ from dataclasses import replace
 from typing import Final
 
 from rightslice.catalogue.architectures.config import Config, Object
+from rightslice.catalogue.architectures.connectors import PROJECTORS
 from rightslice.catalogue.architectures.decoder import decoder
 from rightslice.catalogue.architectures.families import Family, family
 from rightslice.catalogue.architectures.ledger import Ledger, unknown_family
 from rightslice.catalogue.architectures.named import named_tower
-from rightslice.catalogue.architectures.towers import PROJECTORS, tower, tower_width
+from rightslice.catalogue.architectures.towers import tower, tower_width
 from rightslice.catalogue.architectures.weights import Weight
 
 TEXT_KEYS: Final = ("text_config", "llm_config", "language_config", "thinker_config", "text_model_config")
 _TOWER_KEYS: Final = ("vision_config", "audio_config", "speech_config", "encoder_config")
 _MAX_DEPTH: Final = 4
-_COUNTED_KEYS: Final = frozenset((*TEXT_KEYS, *_TOWER_KEYS))
+_COUNTED_KEYS: Final = frozenset((*TEXT_KEYS, *_TOWER_KEYS, "perceiver_config", "qformer_config"))
 _SHARED: Final = ("tie_word_embeddings", "vocab_size", "quantization_config", "architectures")
 
 
@@ -91,6 +92,9 @@ def multimodal(config: Config, parent: Family) -> Ledger:
         own = part_family(part, parent, key)
         nested = Config(part, own.defaults, config.where)
         name = "vision_tower" if key == "vision_config" else "audio_tower"
+        if not own.known and not (nested.has("layers") and nested.has("hidden")):
+            notes.append(f"{key}: not counted; its model_type is not in the catalogue and its sizes have unknown names")
+            continue
         towers += tower(nested, own, name)
         if not own.known:
             notes.append(f"{key}: counted as a plain vision transformer; its model_type is not in the catalogue")

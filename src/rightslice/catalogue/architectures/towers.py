@@ -1,10 +1,8 @@
-"""Vision and audio towers and the projectors that lead from them into the language model."""
+"""Vision and audio towers: transformers over patches or frames, and conformers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
 
 from rightslice.catalogue.architectures.config import Config
 from rightslice.catalogue.architectures.families import Family
@@ -21,6 +19,8 @@ def tower(config: Config, family: Family, name: str) -> tuple[Weight, ...]:
         family = replace(family, traits={**family.traits, "norm": "rms"})
     if family.trait("stem") == "conformer":
         return tuple(replace(w, module=f"{name}.{w.module}") for w in conformer(config, family, width))
+    if family.trait("stem") == "granite":
+        return tuple(replace(w, module=f"{name}.{w.module}") for w in granite_conformer(config, width))
     layers = config.number("layers", high=1024)
     found = [*_stem(config, family, width), *_positions(config, family, width)]
     found += _layers(config, family, width, layers)
@@ -74,6 +74,32 @@ def conformer(config: Config, family: Family, width: int) -> list[Weight]:
     ]
     out = config.maybe("output_proj_dims") or 0
     return [*inside, *stem, *([linear("output_proj", out, width, bias=True)] if out else [])]
+
+
+def granite_conformer(config: Config, width: int) -> list[Weight]:
+    """Granite Speech: feed-forward, attention with relative positions, convolution, feed-forward; a CTC head inside."""
+    layers = config.number("layers", low=1, high=1024)
+    inner = width * config.number("feedforward_mult", 4)
+    heads, dim = config.number("num_heads", 8), config.number("dim_head", 128)
+    kernel, wide = config.number("conv_kernel_size", 15), width * config.number("conv_expansion_factor", 2)
+    labels = config.number("output_dim", 0)
+    block = [
+        replace(linear("ff.up_proj", inner, width, bias=True), copies=2),
+        replace(linear("ff.down_proj", width, inner, bias=True), copies=2),
+        linear("attn.qkv", 3 * heads * dim, width),
+        linear("attn.to_out", width, heads * dim, bias=True),
+        Weight("attn.rel_pos_emb", 2 * config.number("max_pos_emb", 512) + 1, dim),
+        linear("conv.up_conv", 2 * wide, width, bias=True),
+        Weight("conv.depth_conv", wide, kernel + 2),
+        linear("conv.down_conv", width, wide, bias=True),
+        Weight("norms", 10, width),
+    ]
+    return [
+        *(replace(w, module=f"layers.{w.module}", copies=layers * w.copies) for w in block),
+        linear("input_linear", width, config.number("input_dim", 160), bias=True),
+        linear("out", labels, width, bias=True),
+        linear("out_mid", width, labels, bias=True),
+    ]
 
 
 def tower_width(config: Config, family: Family) -> int:
@@ -168,197 +194,3 @@ def _pooling_head(config: Config, width: int) -> list[Weight]:
         linear("head.mlp.fc1", inner, width, bias=True),
         linear("head.mlp.fc2", width, inner, bias=True),
     ]
-
-
-def _two_layers(config: Config, width: int, text: int) -> list[Weight]:
-    layers = config.raw("vision_feature_layer")
-    inputs = width * (len(layers) if isinstance(layers, list) and layers else 1)
-    bias = config.flag("multimodal_projector_bias", True)
-    return [linear("linear_1", text, inputs, bias=bias), linear("linear_2", text, text, bias=bias)]
-
-
-def _vip(config: Config, width: int, text: int) -> list[Weight]:
-    layers = config.raw("vision_feature_layers")
-    merged = width * (len(layers) if isinstance(layers, list) and layers else 5)
-    normed = Weight("projector_layernorm", merged, bias=merged)
-    return [normed, linear("linear_1", text, merged, bias=True), linear("linear_2", text, text, bias=True)]
-
-
-def _newline(config: Config, width: int, text: int) -> list[Weight]:
-    return [*_two_layers(config, width, text), Weight("image_newline", text)]
-
-
-def _one_layer(_config: Config, width: int, text: int) -> list[Weight]:
-    return [linear("linear", text, width, bias=True)]
-
-
-def _bare(_config: Config, width: int, text: int) -> list[Weight]:
-    return [linear("embedding_projection", text, width)]
-
-
-def _gemma3(_config: Config, width: int, text: int) -> list[Weight]:
-    return [linear("mm_input_projection", text, width), Weight("mm_soft_emb_norm", width)]
-
-
-def _mistral3(config: Config, width: int, text: int) -> list[Weight]:
-    merged = width * config.number("spatial_merge_size", 2, low=1, high=64) ** 2
-    bias = config.flag("multimodal_projector_bias")
-    return [
-        Weight("norm", width),
-        linear("patch_merger", width, merged),
-        linear("linear_1", text, width, bias=bias),
-        linear("linear_2", text, text, bias=bias),
-    ]
-
-
-def _kimi(config: Config, width: int, text: int) -> list[Weight]:
-    sides = config.numbers("merge_kernel_size") or (2, 2)
-    merged = width * sides[0] * sides[-1]
-    return [
-        Weight("pre_norm", width, bias=width),
-        linear("in_proj", merged, merged, bias=True),
-        linear("out_proj", text, merged, bias=True),
-    ]
-
-
-def _idefics3(config: Config, width: int, text: int) -> list[Weight]:
-    return [linear("modality_projection", text, width * config.number("scale_factor", 2, low=1, high=64) ** 2)]
-
-
-def _internvl(config: Config, width: int, text: int) -> list[Weight]:
-    ratio = config.real("downsample_ratio", 0.5)
-    merged = int(width / (ratio * ratio)) if ratio else width
-    return [
-        Weight("layer_norm", merged, bias=merged),
-        linear("linear_1", text, merged, bias=True),
-        linear("linear_2", text, text, bias=True),
-    ]
-
-
-def _lfm2(config: Config, width: int, text: int) -> list[Weight]:
-    merged = width * config.number("downsample_factor", 2, low=1, high=64) ** 2
-    inner = config.number("projector_hidden_size", text)
-    normed = Weight("layer_norm", merged, bias=merged if config.flag("projector_use_layernorm", True) else 0)
-    bias = config.flag("projector_bias", True)
-    return [normed, linear("linear_1", inner, merged, bias=bias), linear("linear_2", text, inner, bias=bias)]
-
-
-def _gated_pixels(config: Config, width: int, text: int) -> list[Weight]:
-    merged = width * config.number("downsample_factor", 2, low=1, high=64) ** 2
-    inner = config.number("alignment_intermediate_size", 36864)
-    return [linear("linear_1", inner, merged, bias=True), linear("linear_2", text, inner // 2, bias=True)]
-
-
-def _aya(config: Config, width: int, text: int) -> list[Weight]:
-    merged = width * config.number("downsample_factor", 2, low=1, high=64) ** 2
-    inner = config.number("alignment_intermediate_size", text)
-    return [
-        Weight("layernorm", merged, bias=merged),
-        linear("linear_1", inner, merged, bias=True),
-        linear("linear_2", text, inner // 2, bias=True),
-    ]
-
-
-def _tiled(config: Config, _width: int, text: int) -> list[Weight]:
-    vision = Config(config.part("vision_config") or {}, {}, config.where)
-    return [linear("linear", text, vision.number("vision_output_dim", 7680), bias=True)]
-
-
-def _gemma3n(config: Config, width: int, text: int) -> list[Weight]:
-    return [Weight("embedding", 128, width), Weight("norms", 2, width), linear("embedding_projection", text, width)]
-
-
-def _voxtral(config: Config, width: int, text: int) -> list[Weight]:
-    part = config.part("audio_config") or {}
-    inputs = Config(part, {}, config.where).number("intermediate_size", 4 * width)
-    return [linear("linear_1", text, inputs), linear("linear_2", text, text)]
-
-
-def _minimax(_config: Config, width: int, text: int) -> list[Weight]:
-    return [
-        linear("linear_1", text, width, bias=True),
-        linear("linear_2", text, text, bias=True),
-        linear("merge_linear_1", text, 4 * text, bias=True),
-        linear("merge_linear_2", text, text, bias=True),
-    ]
-
-
-def _llama4(config: Config, _width: int, text: int) -> list[Weight]:
-    vision = Config(config.part("vision_config") or {}, {}, config.where)
-    hidden, ratio = vision.number("hidden", 1408), vision.real("pixel_shuffle_ratio", 0.5)
-    inner, out = vision.number("projector_input_dim", 4096), vision.number("projector_output_dim", 4096)
-    shuffled = int(hidden / (ratio * ratio)) if ratio else hidden
-    return [
-        linear("adapter.fc1", inner, shuffled),
-        linear("adapter.fc2", out, inner),
-        linear("linear_1", text, vision.number("vision_output_dim", 4096)),
-    ]
-
-
-def _step(config: Config, width: int, text: int) -> list[Weight]:
-    return [
-        Weight("downsampler1", 2 * width, 9 * width, bias=2 * width),
-        Weight("downsampler2", 4 * width, 18 * width, bias=4 * width),
-        linear("multi_modal_projector", text, 4 * width, bias=config.flag("projector_bias")),
-    ]
-
-
-def _glm(config: Config, width: int, text: int) -> list[Weight]:
-    vision = Config(config.part("vision_config") or {}, {}, config.where)
-    out, merge = vision.number("out_hidden_size", text), vision.number("spatial_merge_size", 2, low=1, high=64)
-    inner = vision.number("intermediate_size", 13696)
-    return [
-        linear("merger.proj", out, out),
-        Weight("merger.post_projection_norm", out, bias=out),
-        linear("merger.gate_proj", inner, out),
-        linear("merger.up_proj", inner, out),
-        linear("merger.down_proj", out, inner),
-        Weight("downsample", out, width * merge * merge, bias=out),
-    ]
-
-
-def _resampler(config: Config, width: int, text: int) -> list[Weight]:
-    """MiniCPM-V: learned queries that attend to the patches."""
-    return [
-        Weight("query", config.number("query_num", 64), text),
-        linear("kv_proj", text, width),
-        linear("attn.in_proj", 3 * text, text, bias=True),
-        linear("attn.out_proj", text, text, bias=True),
-        Weight("norms", 6, text),
-        Weight("proj", text, text),
-    ]
-
-
-def _downsampled(_config: Config, width: int, text: int) -> list[Weight]:
-    """DeepSeek-VL2: four patches into one, and two learned separators."""
-    return [
-        linear("layers.0", text, 4 * width, bias=True),
-        linear("layers.2", text, text, bias=True),
-        Weight("separators", 2, text),
-    ]
-
-
-PROJECTORS: Final[dict[str, Callable[[Config, int, int], list[Weight]]]] = {
-    "two-layers": _two_layers,
-    "newline": _newline,
-    "vip": _vip,
-    "one-layer": _one_layer,
-    "bare": _bare,
-    "gemma3": _gemma3,
-    "mistral3": _mistral3,
-    "kimi": _kimi,
-    "idefics3": _idefics3,
-    "internvl": _internvl,
-    "lfm2": _lfm2,
-    "gated-pixels": _gated_pixels,
-    "aya": _aya,
-    "tiled": _tiled,
-    "gemma3n": _gemma3n,
-    "voxtral": _voxtral,
-    "minimax": _minimax,
-    "llama4": _llama4,
-    "step": _step,
-    "glm": _glm,
-    "resampler": _resampler,
-    "downsampled": _downsampled,
-}

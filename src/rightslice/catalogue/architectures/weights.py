@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from rightslice.catalogue.architecture import AttentionGroup, MoeGroup
 
@@ -14,6 +14,10 @@ Split = Literal["shard", "kv", "replicate", "vocab", "expert"]
 shard: evenly. kv: by KV heads, repeated when there are more ranks than heads. replicate: whole on every rank.
 vocab: by rows of the vocabulary. expert: a routed expert, split by width or spread over the ranks.
 """
+
+
+IDLE_EXPERTS: Final = "mlp.vision_experts"
+"""Module of experts that no text token visits: in the total, not among the active parameters."""
 
 
 @dataclass(frozen=True, slots=True)

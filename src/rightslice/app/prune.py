@@ -1,0 +1,86 @@
+"""Take back what a search turned out not to need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rightslice.app.state import Question, State, moved
+from rightslice.optimization.propose import Proposal, repack
+
+NEXT_CHEAPER = 6
+"""Options tried in place of one in use."""
+TIE_USD_PER_HOUR = 1e-3
+"""A packing that is cheaper by less than this is not cheaper."""
+LEAST_SAVED_S = 1e-3
+"""Less delay saved than this counts as none."""
+
+
+TIE_USD_PER_HOUR = 1e-3
+"""A packing that is cheaper by less than this is not cheaper."""
+LEAST_SAVED_S = 1e-3
+"""Less delay saved than this counts as none."""
+
+
+def pruned(state: State) -> Proposal:
+    """The proposal of `state` less what turns out not to be needed.
+
+    The tightening turns one knob at a time and can overshoot. A replica is taken away or moved to something cheaper,
+    alone or with one replica more of another model, as long as the simulation still keeps everything and the packing
+    gets cheaper.
+    """
+    question, best = state.question, state.proposal
+    prices = _prices(question)
+    improved = True
+    while improved:
+        improved = False
+        for counts in _lighter(state, best.counts, prices):
+            if not state.holds(counts):
+                continue
+            with question.clock.running("pack_cpu_s"):
+                packed = repack(question.needs, question.options, counts, question.market)
+            if packed.feasible and packed.packing.usd_per_hour < best.packing.usd_per_hour - TIE_USD_PER_HOUR:
+                best, improved = packed, True
+                break
+    return best
+
+
+def _prices(question: Question) -> dict[str, float]:
+    """Option -> USD per hour of the share of the cheapest machine that one replica takes."""
+    per_gpu: dict[str, float] = {}
+    for offer in question.market.offers:
+        name, usd = offer.machine.accelerator, offer.usd_per_hour / offer.machine.accelerator_count
+        per_gpu[name] = min(usd, per_gpu.get(name, usd))
+    return {
+        key: per_gpu[o.accelerator] * o.gpus * o.device.memory_bytes / o.device.accelerator.visible_memory_bytes
+        for key, o in question.options.items()
+    }
+
+
+def _lighter(state: State, counts: Mapping[str, int], prices: Mapping[str, float]) -> Iterator[dict[str, int]]:
+    """Neighbours of `counts` that should cost less: one replica less or cheaper; then the same and one more."""
+    spent = _usd_per_hour(counts, prices)
+    single = list(_cheaper(state, counts, prices))
+    yield from single
+    for less in single if len(state.question.needs) > 1 else ():
+        for key in sorted(counts):
+            more = {**less, key: less.get(key, 0) + 1}
+            if state.question.options[key].costs is not None and _usd_per_hour(more, prices) < spent:
+                yield more
+
+
+def _usd_per_hour(counts: Mapping[str, int], prices: Mapping[str, float]) -> float:
+    return sum(prices[key] * count for key, count in counts.items())
+
+
+def _cheaper(state: State, counts: Mapping[str, int], prices: Mapping[str, float]) -> Iterator[dict[str, int]]:
+    """One replica of one model away, or on one of the next cheaper options that can carry something at all."""
+    for need in state.question.needs:
+        own = [key for key in counts if state.question.options[key].model == need.name]
+        total = sum(counts[key] for key in own)
+        able = [o.key for o in state.question.options_of(need.name) if not need.has_load or state.can_carry(need, o)]
+        for key in own:
+            if total > need.min_replicas:
+                yield moved(counts, key, None)
+            below = sorted((k for k in able if prices[k] < prices[key]), key=lambda k: (-prices[k], k))
+            for other in below[:NEXT_CHEAPER]:
+                yield moved(counts, key, other)

@@ -1,0 +1,341 @@
+"""One state of the search: what is believed about rates, the proposal it leads to, what the simulation says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from rightslice.app.clock import Clock
+from rightslice.app.rating import ceiling, fastest_s, simulated_rate
+from rightslice.app.scenarios import Load, Slowdown, scenarios, servers
+from rightslice.core.rates import Rate, RateTable
+from rightslice.core.results import SimulationResult, percentile
+from rightslice.optimization.needs import Need, PipelineShare
+from rightslice.optimization.options import Option
+from rightslice.optimization.propose import Market, Proposal, propose
+from rightslice.simulation.run import simulate
+from rightslice.traffic.traces import Trace
+
+STEP_DOWN = 0.95
+"""A rate that has just been refuted falls at least to this share of itself."""
+JUST_BELOW = 1.0 - 1e-6
+"""Turns a knob just past the point where the present packing no longer satisfies it."""
+LEAST_LOAD = 1e-3
+AT_BEST = 1.02
+"""A stage within 2 % of its fastest option cannot be tightened."""
+NEXT_CHEAPER = 6
+"""Options tried in place of one in use."""
+TIE_USD_PER_HOUR = 1e-3
+"""A packing that is cheaper by less than this is not cheaper."""
+LEAST_SAVED_S = 1e-3
+"""Less delay saved than this counts as none."""
+
+
+JUST_BELOW = 1.0 - 1e-6
+"""Turns a knob just past the point where the present packing no longer satisfies it."""
+LEAST_LOAD = 1e-3
+AT_BEST = 1.02
+"""A stage within 2 % of its fastest option cannot be tightened."""
+NEXT_CHEAPER = 6
+"""Options tried in place of one in use."""
+TIE_USD_PER_HOUR = 1e-3
+"""A packing that is cheaper by less than this is not cheaper."""
+LEAST_SAVED_S = 1e-3
+"""Less delay saved than this counts as none."""
+
+
+LEAST_LOAD = 1e-3
+AT_BEST = 1.02
+"""A stage within 2 % of its fastest option cannot be tightened."""
+NEXT_CHEAPER = 6
+"""Options tried in place of one in use."""
+TIE_USD_PER_HOUR = 1e-3
+"""A packing that is cheaper by less than this is not cheaper."""
+LEAST_SAVED_S = 1e-3
+"""Less delay saved than this counts as none."""
+
+
+AT_BEST = 1.02
+"""A stage within 2 % of its fastest option cannot be tightened."""
+NEXT_CHEAPER = 6
+"""Options tried in place of one in use."""
+TIE_USD_PER_HOUR = 1e-3
+"""A packing that is cheaper by less than this is not cheaper."""
+LEAST_SAVED_S = 1e-3
+"""Less delay saved than this counts as none."""
+
+
+LEAST_SAVED_S = 1e-3
+"""Less delay saved than this counts as none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Everything that does not change while searching."""
+
+    needs: tuple[Need, ...]
+    options: Mapping[str, Option]
+    market: Market
+    load: Load
+    traces: Mapping[str, Trace]
+    clock: Clock
+
+    @property
+    def has_traffic(self) -> bool:
+        """Whether there is anything to simulate."""
+        return bool(self.load.classes or self.load.populations)
+
+    def options_of(self, model: str) -> tuple[Option, ...]:
+        """The options of one model."""
+        return tuple(option for option in self.options.values() if option.model == model)
+
+
+def run(question: Question, counts: Mapping[str, int], slowdown: Slowdown) -> tuple[SimulationResult, ...]:
+    """Simulate replica counts by option under every population; nothing to do without traffic."""
+    built = servers(counts, question.options, slowdown)
+    if not built:
+        return ()
+    with question.clock.running("simulate_cpu_s"):
+        return tuple(simulate(scenario) for scenario in scenarios(question.load, built))
+
+
+@dataclass(frozen=True)
+class State:
+    """What is believed about rates: ceilings, lowered by three kinds of knobs that the results turn.
+
+    `budgets_s`: (pipeline, model) -> seconds per visit; options that are slower when idle are out. `loads`: model ->
+    share of the ceiling that its pipeline stages may be loaded to. `refuted`: option -> simulated rate of its model's
+    own classes. `memo` keeps ceilings and simulations of all states of one search.
+    """
+
+    question: Question
+    slowdown: Slowdown
+    fastest_s: Mapping[str, float]
+    budgets_s: Mapping[tuple[str, str], float]
+    loads: Mapping[str, float]
+    refuted: Mapping[str, Rate]
+    memo: dict[object, Any]
+
+    @classmethod
+    def optimistic(cls, question: Question, slowdown: Slowdown) -> State:
+        """Ceilings for every option, and for each stage all the time that the fastest other stages leave."""
+        fastest = {
+            need.name: min((fastest_s(need, o, slowdown(o)) for o in question.options_of(need.name)), default=0.0)
+            for need in question.needs
+        }
+        budgets = {
+            (share.pipeline.name, need.name): _loosest_s(share, need.name, fastest)
+            for need in question.needs
+            for share in need.shares
+        }
+        loads = {need.name: 1.0 for need in question.needs if need.shares}
+        return cls(question, slowdown, fastest, budgets, loads, {}, {})
+
+    def informed_by(self, known: State) -> State:
+        """What was refuted with smaller times is refuted with larger ones."""
+        budgets = {key: min(budget, known.budgets_s[key]) for key, budget in self.budgets_s.items()}
+        return replace(self, budgets_s=budgets, loads=known.loads, refuted=known.refuted)
+
+    @cached_property
+    def rates(self) -> RateTable:
+        """Option -> requests/s of one replica."""
+        table = {}
+        for need in self.question.needs:
+            budgets = [self.budgets_s[share.pipeline.name, need.name] for share in need.shares]
+            for option in self.question.options_of(need.name):
+                most = self._ceiling(need, option, min(budgets, default=None))
+                most = replace(most, requests_per_s=most.requests_per_s * self.loads.get(need.name, 1.0))
+                known = self.refuted.get(option.key, most)
+                table[option.key] = min(most, known, key=lambda rate: rate.requests_per_s)
+        return RateTable(table)
+
+    def _ceiling(self, need: Need, option: Option, budget_s: float | None) -> Rate:
+        key = ("ceiling", option.key, budget_s)
+        if key not in self.memo:
+            self.memo[key] = ceiling(need, option, self.slowdown(option), budget_s)
+        found: Rate = self.memo[key]
+        return found
+
+    @cached_property
+    def demands(self) -> Mapping[str, float]:
+        """Requests/s per model: its own planned rate, and the heaviest population of its pipelines."""
+        return {
+            need.name: need.planned_rate_per_s
+            + max((share.visits * self._closed_rate(share) for share in need.shares), default=0.0)
+            for need in self.question.needs
+        }
+
+    def _closed_rate(self, share: PipelineShare) -> float:
+        """users / (think time + the slowest response that still keeps the objective): Little's law."""
+        spent = sum(self.budgets_s[share.pipeline.name, stage] for stage in share.pipeline.stages)
+        response_s = max(min(_limit_s(share), spent), 1e-3)
+        return share.users.concurrent / (share.users.think_time + response_s)
+
+    @cached_property
+    def proposal(self) -> Proposal:
+        """The cheapest packing under this state."""
+        options = tuple(self.question.options.values())
+        with self.question.clock.running("pack_cpu_s"):
+            return propose(self.question.needs, options, self.rates, self.demands, self.question.market)
+
+    @property
+    def results(self) -> tuple[SimulationResult, ...]:
+        """The simulation of the proposal."""
+        return self.simulated(self.proposal.counts)
+
+    def simulated(self, counts: Mapping[str, int]) -> tuple[SimulationResult, ...]:
+        """Simulate replica counts by option, times scaled by `slowdown`; equal counts are simulated once."""
+        return self._run("scaled", counts, self.slowdown)
+
+    def expected(self, counts: Mapping[str, int]) -> tuple[SimulationResult, ...]:
+        """The same at expected times."""
+        return self._run("expected", counts, _as_expected)
+
+    def _run(self, kind: str, counts: Mapping[str, int], slowdown: Slowdown) -> tuple[SimulationResult, ...]:
+        key = (kind, frozenset(counts.items()))
+        if key not in self.memo:
+            self.memo[key] = run(self.question, counts, slowdown)
+        found: tuple[SimulationResult, ...] = self.memo[key]
+        return found
+
+    def holds(self, counts: Mapping[str, int]) -> bool:
+        """Whether these replicas keep everything; at expected times also with a model's largest replica lost."""
+        return kept(self.simulated(counts)) and all(kept(self.expected(less)) for less in self.losses(counts))
+
+    def losses(self, counts: Mapping[str, int]) -> Iterator[dict[str, int]]:
+        """`counts` less the largest replica of each model that is to have a spare."""
+        for need in self.question.needs:
+            own = [key for key in counts if self.question.options[key].model == need.name]
+            if need.spare and need.has_load and own:
+                yield moved(counts, max(own, key=lambda k: (self.rates[k].requests_per_s, k)), None)
+
+    def can_carry(self, need: Need, option: Option) -> bool:
+        """Whether an idle replica keeps every objective of the model's own classes."""
+        return self._ceiling(need, option, None).requests_per_s > 0
+
+    @property
+    def verified(self) -> bool:
+        """Whether the proposal keeps every objective and loses no request."""
+        return self.proposal.feasible and self.holds(self.proposal.counts)
+
+    @property
+    def usd_per_hour(self) -> float:
+        """Cost of the proposal."""
+        return self.proposal.packing.usd_per_hour
+
+    def tightened(self) -> State | None:
+        """A state that rules this proposal out; None when nothing is left to tighten."""
+        counts = self.proposal.counts
+        seen = [self.results, *(self.expected(less) for less in self.losses(counts))]
+        lower = {}
+        for need in self.question.needs:
+            if any(_missed(need, results) for results in seen):
+                lower.update(self._refuted(need))
+        if lower:
+            return replace(self, refuted={**self.refuted, **lower})
+        return self._best_turn() if any(_late_s(results) > 0 for results in seen) else None
+
+    def _refuted(self, need: Need) -> dict[str, Rate]:
+        """Simulated rates of the options in use, all below what they were taken for."""
+        return {
+            key: simulated_rate(
+                need,
+                self.question.options[key],
+                replicas,
+                self.slowdown(self.question.options[key]),
+                self.question.traces,
+                at_most_per_s=STEP_DOWN * self.rates[key].requests_per_s,
+            )
+            for key, replicas in self._used(need).items()
+        }
+
+    def _best_turn(self) -> State | None:
+        """The cheapest packing that one turn of one knob leads to and that saves delay; of equals, the one saving most.
+
+        Going up in small steps of cost finds the cheap end of what works; a turn that saves nothing is a last resort.
+        """
+        late_s = _late_s(self.results)
+        ranked = []
+        for number, trial in enumerate(self._turns()):
+            saved_s = late_s - _late_s(trial.results)
+            ranked.append((saved_s < LEAST_SAVED_S, round(trial.usd_per_hour, 6), -saved_s, number, trial))
+        return min(ranked, key=lambda entry: entry[:4])[4] if ranked else None
+
+    def _turns(self) -> Iterator[State]:
+        for need in self.question.needs:
+            used = self._used(need)
+            for share in need.shares:
+                knob = (share.pipeline.name, need.name)
+                slowest = max((self._idle_s(need, key) for key in used), default=0.0)
+                if slowest > self.fastest_s[need.name] * AT_BEST:
+                    budget = min(self.budgets_s[knob], slowest) * JUST_BELOW
+                    yield from _feasible(replace(self, budgets_s={**self.budgets_s, knob: budget}))
+            capacity = sum(count * self.rates[key].requests_per_s for key, count in used.items())
+            if need.shares and capacity > 0:
+                load = self.loads[need.name] * min(self.demands[need.name] / capacity, 1.0) * JUST_BELOW
+                if load > LEAST_LOAD:
+                    yield from _feasible(replace(self, loads={**self.loads, need.name: load}))
+
+    def _idle_s(self, need: Need, key: str) -> float:
+        option = self.question.options[key]
+        return fastest_s(need, option, self.slowdown(option))
+
+    def _used(self, need: Need) -> dict[str, int]:
+        """Option -> replicas of one model in the proposal."""
+        counts = self.proposal.counts
+        return {key: n for key, n in counts.items() if self.question.options[key].model == need.name}
+
+
+def _feasible(state: State) -> Iterator[State]:
+    if state.proposal.feasible:
+        yield state
+
+
+def moved(counts: Mapping[str, int], source: str, target: str | None) -> dict[str, int]:
+    """`counts` with one replica of option `source` on `target` instead, or gone."""
+    changed = {**counts, source: counts[source] - 1}
+    if target is not None:
+        changed[target] = changed.get(target, 0) + 1
+    return {key: count for key, count in changed.items() if count > 0}
+
+
+def kept(results: Sequence[SimulationResult]) -> bool:
+    """Whether every objective holds and no request fails."""
+    return all(result.slos_met and result.failed == 0 for result in results)
+
+
+def _late_s(results: Sequence[SimulationResult]) -> float:
+    """Seconds by which pipelines miss their end-to-end objectives, summed over populations."""
+    late = 0.0
+    for result in results:
+        for pipeline in result.pipelines:
+            for outcome in pipeline.outcomes:
+                if not outcome.met and pipeline.e2e_ms is not None:
+                    late += max(percentile(pipeline.e2e_ms, outcome.slo.share) / 1e3 - outcome.slo.at_most_s, 1e-3)
+    return late
+
+
+def _as_expected(_option: Option) -> float:
+    return 1.0
+
+
+def _missed(need: Need, results: Sequence[SimulationResult]) -> bool:
+    return any(
+        found.failed or any(not outcome.met for outcome in found.outcomes)
+        for result in results
+        for found in result.per_class
+        if found.model == need.name
+    )
+
+
+def _loosest_s(share: PipelineShare, model: str, fastest: Mapping[str, float]) -> float:
+    """The pipeline's limit less the fastest possible other stages, for one visit."""
+    others = sum(fastest[stage] for stage in share.pipeline.stages if stage != model)
+    return (_limit_s(share) - others) / share.visits
+
+
+def _limit_s(share: PipelineShare) -> float:
+    """The pipeline's tightest end-to-end limit; a minute where it has none."""
+    return min((slo.at_most_s for slo in share.pipeline.slo if slo.metric == "e2e"), default=60.0)
