@@ -28,7 +28,7 @@ RANK = ("RS4003", "RS4001", "RS2001", "RS2005", "RS2006", "RS4005", "RS4006", "R
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One finished search. `evidence` is None when no verified proposal was found."""
+    """One finished search. `evidence` is None when no verified proposal was found; `holds`: the draws keep `risk`."""
 
     workload: Workload
     question: Question
@@ -38,6 +38,7 @@ class Answer:
     alternatives: tuple[Alternative, ...]
     seed: int
     risk: float
+    holds: bool = False
 
     @property
     def hours(self) -> float:

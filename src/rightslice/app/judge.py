@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -50,10 +50,17 @@ def holds(question: Question, proposal: Proposal, seed: int, risk: float) -> boo
     counts = proposal.counts
     left = math.floor(risk * DRAWS + 1e-9)
     for number in range(DRAWS if question.has_traffic else 0):
-        left -= not kept(run(question, counts, drawn(seed, number)))
+        left -= not kept(_repeat(question, counts, seed, number))
         if left < 0:
             return False
     return True
+
+
+def _repeat(question: Question, counts: Mapping[str, int], seed: int, number: int) -> tuple[SimulationResult, ...]:
+    key = (seed, number, frozenset(counts.items()))
+    if key not in question.draws:
+        question.draws[key] = run(question, counts, drawn(seed, number))
+    return question.draws[key]
 
 
 def judge(question: Question, proposal: Proposal, rounds: int, seed: int) -> Evidence:
@@ -61,7 +68,7 @@ def judge(question: Question, proposal: Proposal, rounds: int, seed: int) -> Evi
     counts = proposal.counts
     nominal = run(question, counts, at_quantile(0.0))
     draws = DRAWS if question.has_traffic else 0
-    repeats = [run(question, counts, drawn(seed, number)) for number in range(draws)]
+    repeats = [_repeat(question, counts, seed, number) for number in range(draws)]
     met = sum(kept(results) for results in repeats)
     provenance = _provenance(question, proposal)
     requests = [result.requests for result in nominal]

@@ -78,6 +78,8 @@ def plan_workload(
     with clock.running("candidates_cpu_s"):
         question, market_rejections = _question(loaded.workload, architectures, traces, seed, clock)
     answer = _answer(loaded.workload, question, market_rejections, (seed, risk), progress)
+    if answer.found.verified:
+        answer = replace(answer, evidence=judge(question, answer.found.proposal, answer.found.rounds, seed))
     if answer.evidence:
         others = alternatives(question, answer.found, answer.hours, progress)
         plan = plan_document(replace(answer, alternatives=others), answer.evidence)
@@ -95,13 +97,12 @@ def _retry(
 ) -> Retry:
     def attempt(workload: Workload) -> tuple[float, str] | None:
         question, rejections = _question(workload, architectures, traces, seed, Clock())
-        answer = _answer(workload, question, rejections, (seed, risk), _silent)
-        if not answer.evidence:
+        answer = _answer(workload, question, rejections, (seed, risk), None)
+        usd = answer.found.proposal.packing.usd_per_hour * answer.hours
+        limit = workload.budget.monthly
+        if not answer.found.verified or (limit is not None and usd > limit):
             return None
-        plan = plan_document(answer, answer.evidence)
-        if not plan.feasible or plan.monthly_usd is None:
-            return None
-        return plan.monthly_usd.value, describe(answer.found)
+        return usd, describe(answer.found)
 
     return attempt
 
@@ -146,7 +147,7 @@ def _question(
     market = Market(offered, _platforms(workload, providers), quota_limits(workload.fleet))
     found = candidates(wanted, sites(offered, market.platform_of), _engines(workload))
     load = draw_load(workload, wanted, traces, seed)
-    question = Question(wanted, {option.key: option for option in found.options}, market, load, traces, clock)
+    question = Question(wanted, {option.key: option for option in found.options}, market, load, traces, clock, {})
     return question, (*refused, *found.rejections)
 
 
@@ -163,12 +164,12 @@ def _answer(
     question: Question,
     rejections: tuple[Rejection, ...],
     seed_and_risk: tuple[int, float],
-    progress: Callable[[str], None],
+    progress: Callable[[str], None] | None,
 ) -> Answer:
     """Search with times at a quantile of their error; raise it until the draws keep `risk` or nothing is left.
 
     With one uncertain model the quantile is that of `risk`. With k of them, whose errors are independent, it starts
-    lower: the chance that all are late at once is small.
+    lower: the chance that all are late at once is small. Without `progress` one search is all, and no errors are drawn.
     """
     seed, risk = seed_and_risk
     uncertain = {option.model for option in question.options.values() if sigma(option) > 0}
@@ -176,20 +177,18 @@ def _answer(
     best: Answer | None = None
     known = None
     for extra in RISK_STEPS if uncertain else RISK_STEPS[:1]:
-        found = search(question, at_quantile(z + extra), progress, known=known)
+        found = search(question, at_quantile(z + extra), progress or _silent, known=known)
         if known and not found.verified:
-            found = search(question, at_quantile(z + extra), progress)
+            found = search(question, at_quantile(z + extra), progress or _silent)
         known = found.state
         answer = Answer(workload, question, rejections, found, None, (), seed, risk)
-        if not found.verified:
+        if not found.verified or progress is None:
             break
         progress("draws of prediction error")
-        best = answer
-        if holds(question, found.proposal, seed, risk):
+        best = replace(answer, holds=holds(question, found.proposal, seed, risk))
+        if best.holds:
             break
-    if best is None:
-        return answer
-    return replace(best, evidence=judge(question, best.found.proposal, best.found.rounds, seed))
+    return best or answer
 
 
 def write_plan(plan: Plan, folder: Path, *, emit: bool = True) -> tuple[str, ...]:

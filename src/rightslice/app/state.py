@@ -73,7 +73,7 @@ LEAST_SAVED_S = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Everything that does not change while searching."""
+    """Everything that does not change while searching; `draws` keeps simulations with drawn errors."""
 
     needs: tuple[Need, ...]
     options: Mapping[str, Option]
@@ -81,6 +81,7 @@ class Question:
     load: Load
     traces: Mapping[str, Trace]
     clock: Clock
+    draws: dict[tuple[object, ...], tuple[SimulationResult, ...]]
 
     @property
     def has_traffic(self) -> bool:

@@ -14,8 +14,12 @@ from rightslice.optimization.needs import Need
 from rightslice.spec.workload import AcceleratorFilter, Model, Pipeline, Workload
 
 MAX_WAYS = 4
-HEADROOMS = (1.3, 2.5, 5.0, 10.0)
-"""A relaxed objective is set this much above what was reached, and rounded up; the first that works is told."""
+HEADROOMS = (1.3, 2.5, 10.0)
+"""A missed objective is set this much above what was reached, and rounded up; the first that works is told."""
+HEADROOMS_FOR_MONEY = (1.5, 4.0)
+"""The same for objectives that are kept, where the cost binds."""
+MAX_TRIES = 10
+"""Plans tried in all; each costs as much as the plan itself."""
 
 Retry = Callable[[Workload], tuple[float, str] | None]
 """Plans a changed workload; (USD a month, machines), or None when it is still no."""
@@ -23,9 +27,13 @@ Retry = Callable[[Workload], tuple[float, str] | None]
 
 def ways_out(answer: Answer, retry: Retry) -> tuple[str, ...]:
     """At most MAX_WAYS lines, each one change and what the plan would then cost; cheapest first."""
-    found = []
+    found: list[tuple[float, str]] = []
+    tries = 0
     for attempts in _changes(answer):
         for label, changed in attempts:
+            if tries == MAX_TRIES:
+                return tuple(line for _, line in sorted(found))
+            tries += 1
             priced = retry(changed)
             if priced:
                 found.append((priced[0], f"{label} → {format_usd(priced[0])} a month on {priced[1]}"))
@@ -74,16 +82,16 @@ def _with_model(workload: Workload, changed: Model) -> Workload:
 
 def _relaxed_objectives(answer: Answer) -> Iterator[Sequence[Change]]:
     """Every objective that even an idle replica, or the last simulation, misses, set above what was reached."""
+    headrooms = HEADROOMS_FOR_MONEY if answer.evidence else HEADROOMS
     for need in answer.question.needs:
-        reached = _reached(answer, need)
-        if reached:
-            yield [_with_limits(answer.workload, need.model, reached, headroom) for headroom in HEADROOMS]
+        for slo, seconds in _reached(answer, need).items():
+            yield [_with_limit(answer.workload, need.model, slo, seconds * headroom) for headroom in headrooms]
     for pipeline in answer.workload.pipelines:
         limit_s = min((slo.at_most_s for slo in pipeline.slo if slo.metric == "e2e"), default=0.0)
         fastest_s = sum(answer.found.state.fastest_s.get(stage, 0.0) for stage in pipeline.stages)
         if limit_s > 0:
             most_s = max(limit_s, fastest_s)
-            yield [_with_pipeline_limit(answer.workload, pipeline, most_s * headroom) for headroom in HEADROOMS]
+            yield [_with_pipeline_limit(answer.workload, pipeline, most_s * headroom) for headroom in headrooms]
 
 
 def _reached(answer: Answer, need: Need) -> dict[Slo, float]:
@@ -105,11 +113,11 @@ def _reached(answer: Answer, need: Need) -> dict[Slo, float]:
     return reached
 
 
-def _with_limits(workload: Workload, model: Model, reached: Mapping[Slo, float], headroom: float) -> Change:
-    limits = {slo: _rounded_up(seconds * headroom) for slo, seconds in reached.items()}
+def _with_limit(workload: Workload, model: Model, slo: Slo, limit_s: float) -> Change:
+    limits = {slo: _rounded_up(limit_s)}
     classes = tuple(c.model_copy(update={"slo": tuple(_raised(slo, limits) for slo in c.slo)}) for c in model.traffic)
-    label = ", ".join(f"{slo.name}: {_shown(limit)}" for slo, limit in limits.items())
-    return f"models.{model.name}: {label}", _with_model(workload, model.model_copy(update={"traffic": classes}))
+    label = f"models.{model.name}: {slo.name}: {_shown(limits[slo])}"
+    return label, _with_model(workload, model.model_copy(update={"traffic": classes}))
 
 
 def _with_pipeline_limit(workload: Workload, pipeline: Pipeline, limit_s: float) -> Change:

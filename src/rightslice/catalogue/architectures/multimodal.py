@@ -55,12 +55,18 @@ def flattened(raw: Object) -> Object:
 
 
 def _inherited(config: Config, part: Object) -> Object:
-    """The nested part with what stands outside it. The outer `tie_word_embeddings`, where given, decides."""
+    """The nested part with what stands outside it. The outer `tie_word_embeddings`, where given, decides.
+
+    Where neither part gives it, both classes must tie by default for the embeddings to be tied.
+    """
     found = dict(part)
     for key in _SHARED:
         value = config.raw(key)
         if config.given(key) and value is not None and (key == "tie_word_embeddings" or key not in part):
             found[key] = value
+    tied = "tie_word_embeddings"
+    if tied not in found and config.raw(tied) is False:
+        found[tied] = False
     return found
 
 

@@ -31,6 +31,8 @@ def encoder_decoder(config: Config, family: Family) -> Ledger:
     """
     hidden = config.number("hidden", low=1)
     encoder, decoder = _sides(config)
+    names = config.words("architectures") or ("",)
+    alone = names[0].endswith("ForCausalLM")
     frames = config.maybe("max_source_positions") if family.trait("stem") == "audio" else None
     layers = []
     for side, is_decoder in ((encoder, False), (decoder, True)):
@@ -47,6 +49,7 @@ def encoder_decoder(config: Config, family: Family) -> Ledger:
         head=head,
         outside=tuple(_outside(config, family, hidden, (encoder, decoder))),
         tied=tied,
+        approximations=("the class keeps only the decoder: its encoder is counted here too",) if alone else (),
     )
 
 

@@ -80,7 +80,8 @@ def granite_conformer(config: Config, width: int) -> list[Weight]:
     """Granite Speech: feed-forward, attention with relative positions, convolution, feed-forward; a CTC head inside."""
     layers = config.number("layers", low=1, high=1024)
     inner = width * config.number("feedforward_mult", 4)
-    heads, dim = config.number("num_heads", 8), config.number("dim_head", 128)
+    heads, dim = config.number("num_heads", 8, low=1), config.maybe("dim_head") or 0
+    dim = dim or width // heads
     kernel, wide = config.number("conv_kernel_size", 15), width * config.number("conv_expansion_factor", 2)
     labels = config.number("output_dim", 0)
     block = [
