@@ -59,6 +59,8 @@ def build(raw: Object, where: str) -> tuple[Ledger, Kind, Family, Config]:
     kind: Kind = next((k for k in _BUILDERS if k == trait), "decoder")
     if not own.known and config.flag("is_encoder_decoder"):
         kind = "encoder-decoder"
+    if not own.known and config.has("image_size") and config.has("patch_size") and not config.parts():
+        kind = "vision"
     ledger = _BUILDERS[kind](config, own)
     notes = dict.fromkeys((*_approximations(own, kind), *ledger.approximations))
     return replace(ledger, approximations=tuple(notes)), kind, own, config

@@ -8,7 +8,7 @@ from rightslice.catalogue.architectures.attention import attention
 from rightslice.catalogue.architectures.config import MAX_CONTEXT, Config
 from rightslice.catalogue.architectures.families import Family
 from rightslice.catalogue.architectures.feedforward import dense
-from rightslice.catalogue.architectures.ledger import Ledger, norm
+from rightslice.catalogue.architectures.ledger import Ledger, norm, unknown_family
 from rightslice.catalogue.architectures.multimodal import part_family
 from rightslice.catalogue.architectures.shapes import Shape, shapes
 from rightslice.catalogue.architectures.towers import tower
@@ -157,7 +157,13 @@ def vision_encoder(config: Config, family: Family) -> Ledger:
     if family.switch("pooler", config) and names and names[0].endswith("Model"):
         hidden = config.number("hidden", low=1)
         outside = (*outside, linear("pooler", hidden, hidden, bias=True))
-    return Ledger(layers, outside=outside)
+    if tokens := family.switch("mask_token", config) + config.number("num_register_tokens", 0, high=1 << 12):
+        outside = (*outside, Weight("special_tokens", tokens, config.number("hidden", low=1)))
+    if names and names[0].endswith("ForImageClassification"):
+        labels, inputs = _label_count(config), config.number("hidden", low=1) * family.amount("label_inputs", 1)
+        outside = (*outside, Weight("classifier", labels, inputs, bias=labels))
+    notes = () if family.known else (unknown_family(family.name),)
+    return Ledger(layers, outside=outside, approximations=notes)
 
 
 def pair(config: Config, family: Family) -> Ledger:

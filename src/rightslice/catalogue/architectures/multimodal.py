@@ -34,7 +34,9 @@ def text_part(config: Config, parent: Family, depth: int = 0) -> tuple[Config, F
             return text_part(nested, child, depth + 1) if deeper else (nested, child)
     versions = parent.traits.get("text_by_version")
     by_version = versions.get(str(config.raw("version"))) if isinstance(versions, dict) else None
-    name = by_version if isinstance(by_version, str) else parent.trait("text")
+    parts = parent.traits.get("parts")
+    usual = parts.get("text_config") if isinstance(parts, dict) else None  # a flat configuration of the same class
+    name = next((n for n in (by_version, parent.trait("text"), usual) if isinstance(n, str) and n), "")
     if name and (flat := family(name)).known:
         return config, replace(flat, defaults={**flat.defaults, **parent.defaults})
     return config, parent

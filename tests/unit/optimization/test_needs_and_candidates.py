@@ -1,0 +1,118 @@
+"""What a model must carry, the ways to run it, and why others are none."""
+
+from __future__ import annotations
+
+import pytest
+
+from rightslice.app.planning import PLANNED_ENGINES
+from rightslice.catalogue.models import resolve_model
+from rightslice.core.rates import Rate, RateTable
+from rightslice.optimization.candidates import candidates, sites
+from rightslice.optimization.needs import Need, needs
+from rightslice.optimization.options import Candidates
+from rightslice.optimization.propose import Market, propose
+from rightslice.procurement.offers import offers, quota_limits
+from rightslice.spec.workload import Workload
+from workloads import chat
+
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+GKE = {"gcp": "gke", "on-prem": "on-prem"}
+
+
+def need_of(workload: Workload) -> Need:
+    return needs(workload, {"llm": resolve_model(LLAMA)}, {})[0]
+
+
+def found(workload: Workload) -> Candidates:
+    offered, _ = offers(workload.fleet, interruptible=workload.models[0].interruptible)
+    return candidates([need_of(workload)], sites(offered, GKE), PLANNED_ENGINES)
+
+
+def test_lengths_and_load_are_those_of_the_classes() -> None:
+    need = need_of(chat())
+    assert need.planned_rate_per_s == 4.0
+    assert need.mean_rate_per_s == 2.0
+    assert need.input_tokens == pytest.approx(800, rel=0.02)
+    assert need.output_tokens == pytest.approx(150, rel=0.02)
+    assert need.max_model_len == 8192
+    assert need.limit_s("ttft") == 2.0
+
+
+@pytest.mark.parametrize(
+    ("extra", "environment", "spare", "floor"),
+    [
+        ("", "production", True, 2),
+        ("", "development", False, 1),
+        ("min_replicas: 3", "production", False, 3),
+        ("interruptible: true", "production", False, 1),
+    ],
+)
+def test_production_has_a_spare_unless_the_file_says_otherwise(
+    extra: str, environment: str, spare: bool, floor: int
+) -> None:
+    need = need_of(chat(extra, environment=environment))
+    assert (need.spare, need.min_replicas) == (spare, floor)
+
+
+def test_context_that_nobody_gave_comes_from_the_traffic_and_is_said() -> None:
+    workload = chat()
+    model = workload.models[0].model_copy(update={"max_context": None})
+    need = need_of(workload.model_copy(update={"models": (model,)}))
+    assert need.max_model_len % 1024 == 0
+    assert 2000 < need.max_model_len < 32768
+    assert any("max_model_len" in text for text in need.assumptions)
+
+
+def test_options_cover_slices_and_parallelism_and_fit() -> None:
+    options = found(chat()).options
+    where = {(o.accelerator, o.partition, o.gpus) for o in options}
+    assert ("A100-SXM-80GB", "whole", 1) in where
+    assert ("A100-SXM-80GB", "3g.40gb", 1) in where
+    assert ("A100-SXM-80GB", "1g.10gb", 1) not in where
+    assert ("L4", "whole", 2) in where
+    assert all(o.memory.used_bytes <= o.memory.device_bytes for o in options)
+    assert all(o.gpus == 1 for o in options if o.partition != "whole")
+
+
+def test_a_pinned_partition_leaves_only_that_one() -> None:
+    assert {o.partition for o in found(chat("partition: 3g.40gb")).options} == {"3g.40gb"}
+    refused = found(chat("partition: time-slicing"))
+    assert not refused.options
+    assert {r.code for r in refused.rejections} == {"RS4013"}
+
+
+def test_lower_precision_is_marked_and_needs_a_checkpoint_below_8_bits() -> None:
+    lowered = found(chat("precision: [fp8]")).options
+    assert lowered
+    assert all(o.precision_lowered for o in lowered)
+    refused = found(chat("precision: [int4]"))
+    assert not refused.options
+    assert all(r.code == "RS2005" and "checkpoint" in r.reason for r in refused.rejections)
+
+
+def test_only_interruptible_models_run_on_spot() -> None:
+    for extra, capacity in (("interruptible: true", "spot"), ("interruptible: false", "on_demand")):
+        workload = chat(extra, fleet=", purchase: [on_demand, spot]")
+        offered, _ = offers(workload.fleet, interruptible=True)
+        assert {offer.capacity for offer in offered} == {"on_demand", "spot"}
+        need = need_of(workload)
+        options = candidates([need], sites(offered, GKE), PLANNED_ENGINES).options
+        rates = RateTable({o.key: Rate(1.0, simulated=False) for o in options})
+        market = Market(offered, GKE, quota_limits(workload.fleet))
+        proposal = propose([need], options, rates, {"llm": 4.0}, market)
+        assert {proposal.offer_of[key].capacity for key, n in proposal.packing.nodes.items() if n} == {capacity}
+
+
+def test_a_uniform_platform_gets_one_pool_per_profile_and_never_more_machines_than_there_are() -> None:
+    fleet = ", owned: [{machine_type: a2-ultragpu-1g, count: 1}], purchase: [owned]"
+    workload = chat("min_replicas: 2", fleet=fleet)
+    workload = workload.model_copy(update={"fleet": workload.fleet.model_copy(update={"providers": ("on-prem",)})})
+    offered, _ = offers(workload.fleet, interruptible=False)
+    market = Market(offered, {"on-prem": "gke"}, {})
+    need = need_of(workload)
+    options = candidates([need], sites(offered, market.platform_of), PLANNED_ENGINES).options
+    rates = RateTable({o.key: Rate(1.0, simulated=False) for o in options})
+    proposal = propose([need], options, rates, {"llm": 2.0}, market)
+    assert all(len(pool.layouts) == 1 for pool in proposal.problem.pools)
+    assert sum(proposal.packing.nodes.values()) == 1
+    assert sum(proposal.counts.values()) == 2
