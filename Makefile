@@ -49,7 +49,7 @@ bench: setup
 ## make docs    the documentation site into build/site
 docs: setup
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-docs.lock
-	@$(BIN)/mkdocs build --quiet --strict --site-dir build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/site
 	@echo "docs: $(CURDIR)/build/site/index.html"
 
 ## make lock    rewrite the lock files from pyproject.toml

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from rightslice.catalogue.architectures.config import Config, Object
 from rightslice.catalogue.architectures.encoders import encoder, pair, speech_encoder, vision_encoder
-from rightslice.catalogue.architectures.families import Family, family, family_of_class
+from rightslice.catalogue.architectures.families import Family, family, family_like_gpt2, family_of_class
 from rightslice.catalogue.architectures.ledger import Ledger, unknown_family
 from rightslice.catalogue.architectures.multimodal import flattened, multimodal
 from rightslice.catalogue.architectures.seq2seq import encoder_decoder
@@ -34,6 +34,10 @@ def find_family(raw: Object) -> Family:
     """The family by `model_type`, else by the class named in `architectures`, else an unknown one."""
     model_type = raw.get("model_type")
     own = family(model_type) if isinstance(model_type, str) else Family("", known=False)
+    variants = own.traits.get("variants")
+    for key, other in variants.items() if isinstance(variants, Mapping) else ():
+        if key in raw:
+            return family(str(other))
     if isinstance(kernels := raw.get("ssm_cfg"), Mapping):  # the format of the mamba_ssm package
         return family("mamba2" if kernels.get("layer") == "Mamba2" else "mamba")
     names = raw.get("architectures")
@@ -41,7 +45,13 @@ def find_family(raw: Object) -> Family:
         by_class = family_of_class(names[0], known=own.known)
         if by_class is not None:
             return by_class
-    return own
+    return family_like_gpt2(own.name) if not own.known and _reads_like_gpt2(raw) else own
+
+
+def _reads_like_gpt2(raw: Object) -> bool:
+    """GPT-2's key names and an activation without a gate: such classes have layer norms, biases and two matrices."""
+    activation = str(raw.get("activation_function") or raw.get("hidden_act") or "gelu")
+    return "n_embd" in raw and activation.startswith(("gelu", "relu"))
 
 
 def build(raw: Object, where: str) -> tuple[Ledger, Kind, Family, Config]:

@@ -27,7 +27,8 @@ ALIASES: Final[dict[str, tuple[str, ...]]] = {
     "head_dim": ("head_dim", "kv_channels", "attention_head_dim", "d_kv", "v_channels"),
     "intermediate": (
         "intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim", "d_ff", "decoder_ffn_dim", "encoder_ffn_dim",
-        "ffn_intermediate_size", "ff_intermediate_size", "mlp_hidden_size", "block_ff_dim", "dff", "vt_intermediate_size",
+        "ffn_intermediate_size", "ff_intermediate_size", "mlp_hidden_size", "block_ff_dim", "dff",
+        "inner_hidden_size", "vt_intermediate_size",
     ),
     "vocab": ("vocab_size", "padded_vocab_size", "n_vocab"),
     "context": (

@@ -38,7 +38,7 @@ def decoder(config: Config, family: Family) -> Ledger:
             head = (Weight("lm_head", bias),)
     return Ledger(
         layers=layers,
-        embedding=_embedding(config, family, vocab, width),
+        embedding=_embedding(config, family, vocab, width, hidden),
         head=head or (label_head(config, hidden)),
         outside=_outside(config, family, hidden, width, len(layers)),
         tied=tied,
@@ -72,11 +72,11 @@ def _approximations(config: Config, family: Family, found: tuple[Shape, ...]) ->
     return tuple(notes)
 
 
-def _embedding(config: Config, family: Family, vocab: int, width: int) -> tuple[Weight, ...]:
+def _embedding(config: Config, family: Family, vocab: int, width: int, hidden: int) -> tuple[Weight, ...]:
     found = [Weight("embed_tokens", vocab + family.amount("extra_embeddings", 0), width, "vocab")]
     if family.trait("positions") == "learned":
         rows = config.number("context", low=1, high=MAX_CONTEXT) + family.amount("position_offset", 0)
-        found.append(Weight("embed_positions", rows, width))
+        found.append(Weight("embed_positions", rows, hidden))
     return tuple(found)
 
 

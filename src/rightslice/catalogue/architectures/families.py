@@ -73,6 +73,11 @@ def family(model_type: str) -> Family:
     return replace(_resolve("@unknown"), name=model_type, known=False)
 
 
+def family_like_gpt2(model_type: str) -> Family:
+    """The traits of an unknown class whose keys are named as those of GPT-2."""
+    return replace(_resolve("@unknown-gpt"), name=model_type, known=False)
+
+
 @cache
 def _resolve(model_type: str) -> Family:
     entry = _table()[model_type]

@@ -106,7 +106,7 @@ def _router(config: Config, family: Family, experts: int, hidden: int) -> tuple[
 
 
 def _shared(config: Config, family: Family, width: int, hidden: int) -> tuple[Weight, ...]:
-    number = config.number("shared_experts", family.amount("shared_experts", 0), high=1 << 12)
+    number = config.most("shared_experts", family.amount("shared_experts", 0), high=1 << 12)
     total = config.maybe("shared_intermediate")
     if total is None:
         total = number * width
