@@ -162,3 +162,17 @@ def test_init_writes_a_workload_that_plans(tmp_path: Path) -> None:
     done = run("plan", "workload.yaml", "--quiet", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["DEPLOY", "COST", "SLO"]
+
+
+def test_size_answers_as_an_engine_would_at_start_up() -> None:
+    asked = ("size", "meta-llama/Llama-3.1-8B-Instruct", "--accelerator", "RTX-3090", "--json", "--engine", "vllm")
+    for arguments, verdict, code in (
+        ("--max-model-len 60000", "does_not_start", 1),
+        ("--max-model-len 4096", "starts", 0),
+        ("-tp 3", "refused", 1),
+    ):
+        done = run(*asked, f"--engine-args={arguments}")
+        document = json.loads(done.stdout)
+        assert (document["verdict"], done.returncode) == (verdict, code), arguments
+        assert bool(document["fix"]) == (verdict != "starts")
+    assert run("size", "Llama-3.1-8B", "--engine", "vllm").returncode == 2

@@ -140,10 +140,16 @@ KEYS = (
     "vision_config", "quantization_config", "tie_word_embeddings", "torch_dtype", "model_type", "architectures",
     "moe_layer_freq", "attn_type_list", "mlp_layer_types", "index_head_dim", "index_n_heads", "ssm_state_size",
     "num_kv_shared_layers", "linear_attn_config", "attention_types", "max_position_embeddings", "expand",
+    "hybrid_layer_ids", "adapter_rank", "num_mem_blocks",
+    "encoder_sparse_step", "ffn_multipliers", "mamba_step", "version",
+    "cla_share_factor", "share_q_dim", "vision_lora", "img_processor", "mm_vision_tower", "ssm_cfg", "encoder_config",
 )  # fmt: skip
 TYPES = (
     "llama", "deepseek_v3", "deepseek_v4", "nemotron_h", "gemma4", "mamba", "qwen3_next", "whisper", "bert", "clip",
     "wav2vec2", "t5", "kimi_linear", "mllama", "falcon", "nobody",
+    "zamba2", "rwkv", "jetmoe", "xlstm", "nllb-moe", "led",
+    "openelm", "plamo2", "idefics2", "granite_speech",
+    "ernie4_5_vl_moe", "internvl_chat", "phi4mm", "chatglm", "hunyuan",
 )  # fmt: skip
 
 

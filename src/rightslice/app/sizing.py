@@ -12,6 +12,7 @@ from rightslice.catalogue.mig import geometry
 from rightslice.catalogue.models import resolve_model
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 from rightslice.memory.sizing import SizeReport, SizeRequest, size
+from rightslice.memory.startup import StartupReport, startup
 
 VENDOR = "nvidia"
 """The ladder shows accelerators of the vendor whose engine images are emitted; any other can be asked for by name."""
@@ -25,6 +26,17 @@ def size_model(source: str, *, accelerator: str | None = None, **asked: Any) -> 
     request = SizeRequest(accelerator=accelerator, **asked)
     seen = (_named(accelerator),) if accelerator else ladder()
     return size(resolve_model(source), request, seen)
+
+
+def start_up(source: str, accelerator: str | None, engine: str, version: str, arguments: str) -> StartupReport:
+    """Whether `engine` would start on one rank of `accelerator` with these arguments.
+
+    Raises BadInputError for unknown names, arguments that are not understood, and when no accelerator is named.
+    """
+    if accelerator is None:
+        hint = "for example --accelerator A100-SXM-80GB"
+        raise BadInputError(Diagnostic("RS0502", "--engine needs --accelerator", hint=hint))
+    return startup(resolve_model(source), _named(accelerator), engine_name=engine, version=version, arguments=arguments)
 
 
 def ladder() -> tuple[Device, ...]:

@@ -51,23 +51,21 @@ def rank_weights_bytes(architecture: Architecture, settings: EngineSettings) -> 
     ends (embedding and towers, or head) on one rank.
     """
     tensor, stages = settings.tensor_parallel_size, settings.pipeline_parallel_size
-    ends = {"first": 0.0, "last": 0.0}
-    layers = 0.0
+    first = last = repeated = layers = 0.0
     for group in architecture.weights:
         part = stored_bytes(architecture, group, settings.weight_dtype) * _share(group, settings, tensor)
         if group.part == "layers":
             layers += part
         elif group.part == "head":
-            ends["last"] += part
+            last += part
         else:
-            ends["first"] += part
+            first += part
             if group.part == "embedding" and architecture.tied_embeddings:
-                ends["last"] += part
+                repeated += part  # the last stage needs the table too
     if stages == 1:
-        tied = ends["last"] if not architecture.tied_embeddings else 0.0
-        return math.ceil(layers + ends["first"] + tied)
+        return math.ceil(layers + first + last)
     count = max(1, architecture.layers)
-    return math.ceil(layers * math.ceil(count / stages) / count + max(ends.values()))
+    return math.ceil(layers * math.ceil(count / stages) / count + max(first, last + repeated))
 
 
 def _share(group: WeightGroup, settings: EngineSettings, tensor: int) -> float:

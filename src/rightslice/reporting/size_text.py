@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rightslice.core.quantities import format_bytes
 from rightslice.memory.sizing import SizeReport
+from rightslice.memory.startup import StartupReport
 from rightslice.reporting.canvas import Canvas, Cell, Column, Style
 from rightslice.reporting.text import plural
 
@@ -11,8 +12,18 @@ _NARROWEST_BAR = 10
 _MOST_REFUSED = 8
 
 
-def size_text(report: SizeReport, *, width: int = 80, color: bool = False, ascii_only: bool = False) -> str:
-    """Parameters, a bar for each part of the memory, the accelerators that hold it and those that do not, notes."""
+def size_text(
+    report: SizeReport,
+    verdict: StartupReport | None = None,
+    *,
+    width: int = 80,
+    color: bool = False,
+    ascii_only: bool = False,
+) -> str:
+    """Parameters, a bar for each part of the memory, the accelerators that hold it and those that do not, notes.
+
+    `verdict`: what an engine would say at start-up, shown first.
+    """
     canvas = Canvas(Style(width, color, ascii_only))
     active = report.active_parameters
     facts = [f"{_billions(report.parameters)} parameters"]
@@ -23,6 +34,9 @@ def size_text(report: SizeReport, *, width: int = 80, color: bool = False, ascii
         facts.append(f"context up to {report.context_max:,} tokens")
     canvas.line((report.model, "bold"), f": {', '.join(facts)}")
     canvas.blank()
+    if verdict is not None:
+        _start_up(canvas, verdict)
+        canvas.blank()
     _parts(canvas, report)
     canvas.blank()
     _fits(canvas, report)
@@ -33,6 +47,27 @@ def size_text(report: SizeReport, *, width: int = 80, color: bool = False, ascii
             canvas.line((title, "bold"), indent=2)
             canvas.rows([["-", line] for line in lines], indent=4)
     return canvas.render()
+
+
+def _start_up(canvas: Canvas, verdict: StartupReport) -> None:
+    words = {
+        "starts": "It starts",
+        "does_not_start": "It does not start",
+        "refused": "It is refused before anything loads",
+        "uncertain": "It is too close to call",
+    }
+    canvas.line((words[verdict.verdict], "bold"), f": {verdict.reason}" if verdict.reason else "", indent=2)
+    rows: list[list[Cell]] = []
+    if verdict.kv_tokens:
+        rows.append(["KV cache", f"{verdict.kv_tokens:,} tokens"])
+    if verdict.max_model_len_that_fits:
+        rows.append(["longest context", f"{verdict.max_model_len_that_fits:,} tokens"])
+    if verdict.fix:
+        rows.append(["fix", verdict.fix])
+    if verdict.not_considered:
+        rows.append(["not considered", " ".join(verdict.not_considered)])
+    rows += [["note", note] for note in verdict.notes]
+    canvas.rows(rows, indent=4)
 
 
 def _billions(parameters: float) -> str:

@@ -141,7 +141,7 @@ def test_the_class_in_architectures_stands_in_for_an_unknown_type() -> None:
 
 def test_a_class_that_is_known_to_be_read_wrongly_is_refused() -> None:
     with pytest.raises(BadInputError) as caught:
-        read(model_type="xlstm")
+        read(model_type="reformer")
     assert caught.value.code == "RS0311"
 
 
@@ -161,3 +161,11 @@ def test_tied_embeddings_inside_and_outside_the_text_part(top: bool | None, inne
     if top is not None:
         raw["tie_word_embeddings"] = top
     assert read_architecture(raw, "x").tied_embeddings is tied
+
+
+@pytest.mark.parametrize(
+    "row", json.loads((TABLE.parent / "published_totals.json").read_text()), ids=lambda r: r["model"]
+)
+def test_published_totals(row: dict[str, Any]) -> None:
+    """Files as public models have them, among them classes with code of their own and flat multimodal files."""
+    assert read_architecture(row["config"], row["model"]).parameters == row["parameters"]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import csv
+import json
+import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rightslice.catalogue.accelerators import device
 from rightslice.catalogue.architecture import Architecture
+from rightslice.catalogue.architectures.assemble import read_architecture
 from rightslice.catalogue.models import resolve_model
 from rightslice.core.engine import EngineSettings
 from rightslice.memory.cache import rank_sequence_bytes, sequence_bytes
@@ -203,3 +208,26 @@ def test_custom_models() -> None:
     assert custom_footprint(memory, h100, 4).weights_bytes == 50_000_000_000
     whole = memory.model_copy(update={"shardable": False})
     assert "not be split" in custom_footprint(whole, h100, 4).reason
+
+
+def _every_known_model() -> list[Architecture]:
+    folder = Path(__file__).parents[2] / "data" / "model_truth"
+    rows = csv.DictReader((folder / "families.csv").read_text().splitlines())
+    raws = [
+        {"model_type": r["model_type"], "architectures": [r["class"]], **json.loads(r["parts"] or "{}")} for r in rows
+    ]
+    raws += [row["config"] for row in json.loads((folder / "published_totals.json").read_text())]
+    return [read_architecture(raw, f"model {i}") for i, raw in enumerate(raws)]
+
+
+def test_the_ranks_together_hold_every_model() -> None:
+    for model in _every_known_model():
+        before = math.inf
+        for tensor in (1, 2, 4, 8, 16):
+            one = EngineSettings(tensor_parallel_size=tensor, max_model_len=4096)
+            two = replace(one, pipeline_parallel_size=2)
+            held = rank_weights_bytes(model, one)
+            assert tensor * held >= weights_bytes(model, "bf16") * 0.999_999, model.family
+            assert 2 * tensor * rank_weights_bytes(model, two) >= weights_bytes(model, "bf16") * 0.999_999, model.family
+            assert held <= before, model.family
+            before = held

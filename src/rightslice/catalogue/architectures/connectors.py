@@ -242,6 +242,29 @@ def _omni_audio(config: Config, width: int, text: int) -> list[Weight]:
     return [Weight("audio_bos_eos_token", 2, out), linear("proj", out, width, bias=True)]
 
 
+def _aria(config: Config, width: int, text: int) -> list[Weight]:
+    """Learned queries that attend to the patches, then a block without biases."""
+    numbers = config.part("projector_patch_to_query_dict") or {}
+    queries = max((n for n in numbers.values() if isinstance(n, int)), default=256)
+    return [
+        Weight("query", queries, width),
+        replace(linear("cross_attn.qkv", width, width), copies=3),
+        linear("cross_attn.in_proj", 3 * width, width, bias=True),
+        linear_copies("cross_attn.out", width, width, 2),
+        Weight("norms", 6, width),
+        linear("feed_forward.linear_in", text, width),
+        linear("feed_forward.linear_out", text, text),
+    ]
+
+
+def _convolved_audio(config: Config, width: int, text: int) -> list[Weight]:
+    part = Config(config.part("audio_config") or {}, {}, config.where)
+    return [
+        linear("proj1", width, width, bias=True),
+        linear("proj2", part.number("output_dim", text), width, bias=True),
+    ]
+
+
 def _ernie(config: Config, width: int, text: int) -> list[Weight]:
     """ERNIE-VL: patches merged in space, then in time, then projected."""
     vision = Config(config.part("vision_config") or {}, {}, config.where)
@@ -286,4 +309,6 @@ PROJECTORS: Final[dict[str, Callable[[Config, int, int], list[Weight]]]] = {
     "granite": _granite,
     "omni-audio": _omni_audio,
     "ernie": _ernie,
+    "aria": _aria,
+    "convolved-audio": _convolved_audio,
 }

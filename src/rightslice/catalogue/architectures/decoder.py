@@ -84,6 +84,8 @@ def _outside(config: Config, family: Family, hidden: int, width: int, layers: in
     found = []
     if family.switch("embedding_norm", config):
         found.append(norm(family, "embedding_norm", hidden))
+    if family.switch("last_bias", config):
+        found.append(Weight("last_attention.dense_bias", hidden))
     if width != hidden:
         found += [linear("project_in", hidden, width), linear("project_out", width, hidden)]
     if family.switch("final_norm", config, True):

@@ -84,6 +84,8 @@ def _extra_attention(config: Config, family: Family, shape: Shape) -> tuple[Weig
     hidden = config.number("hidden", low=1)
     number = family.amount("extra_projections", 0)
     found = [linear(f"attention.global_{i}", hidden, hidden, bias=True) for i in range(number)]
+    if family.switch("gated_positions", config):  # WavLM: relative positions gated per head
+        found.append(Weight("attention.gru_rel_pos", 8, hidden // max(1, shape.heads) + 1, bias=shape.heads))
     if family.trait("attention_conv"):
         found.append(Weight("attention.conv", shape.heads, config.number(family.trait("attention_conv"), 0)))
     return tuple(found)
@@ -220,5 +222,7 @@ def speech_encoder(config: Config, family: Family) -> Ledger:
         Weight("pos_conv.scale", kernel),
         norm(family, "norm", hidden),
     ]
+    if family.switch("gated_positions", config):
+        found.append(Weight("rel_attn_embed", config.number("num_buckets", 320), config.number("heads", low=1)))
     vocab = config.number("vocab", low=1)
     return Ledger(_layers(config, family), outside=tuple(found), head=(Weight("lm_head", vocab, hidden, bias=vocab),))

@@ -234,9 +234,7 @@ def _moe_by_rule(config: Config, count: int) -> tuple[bool, ...]:
         config.most(key, 0)
         for key in ("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers", "first_dense_layers")
     )
-    last = (
-        config.most("moe_layer_end_index", count - 1) if not _negative(config, "moe_layer_end_index") else count - 1
-    )
+    last = config.most("moe_layer_end_index", count - 1) if not _negative(config, "moe_layer_end_index") else count - 1
     only_dense = config.numbers("mlp_only_layers") or ()
     period = max(1, config.number("decoder_sparse_step", 1))
     interval = max(

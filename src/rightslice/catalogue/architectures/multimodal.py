@@ -103,7 +103,7 @@ def multimodal(config: Config, parent: Family) -> Ledger:
         if not own.known and not (nested.has("layers") and nested.has("hidden")):
             notes.append(f"{key}: not counted; its model_type is not in the catalogue and its sizes have unknown names")
             continue
-        towers += tower(nested, own, name)
+        towers += tower(nested, own, name) * parent.amount("tower_copies", 1)
         if not own.known:
             notes.append(f"{key}: counted as a plain vision transformer; its model_type is not in the catalogue")
         inputs = nested.maybe("output_proj_dims") or tower_width(nested, own)
@@ -111,6 +111,10 @@ def multimodal(config: Config, parent: Family) -> Ledger:
         towers += projector
         if not projector and not own.trait("merger"):
             notes.append(f"{key}: the projector behind it is not counted")
+    if parent.switch("linear_patches", config):
+        patch = config.number("patch_size", 30, low=1, high=1 << 12)
+        inputs = patch * patch * config.number("num_channels", 3, low=1, high=64)
+        towers.append(Weight("vision_embed_tokens", width, inputs, bias=width))
     named, remark = named_tower(config, parent, width)
     towers += named
     if remark:

@@ -260,6 +260,8 @@ def _compressed(config: Config, found: tuple[Shape, ...]) -> tuple[Shape, ...]:
         given = config.part("compress_rates") or {}
         rates.update({k: v for k, v in given.items() if isinstance(v, int)})
         ratios = tuple(rates.get(w, 0) for w in words)
+    if len(ratios) < len(found):
+        raise config.error(f"compress_ratios has {len(ratios)} entries for {len(found)} layers")
     return tuple(
         replace(s, ratio=r, hash_routed=i < hashed) for i, (s, r) in enumerate(zip(found, ratios, strict=False))
     )

@@ -142,9 +142,34 @@ def jetmoe(config: Config, family: Family) -> tuple[Layer, ...]:
     return (Layer(weights, (cache,), moe),) * count
 
 
+def xlstm(config: Config, _family: Family) -> tuple[Layer, ...]:
+    """xLSTM: a matrix memory per head (keys of half the width), kept in 16 bit as Transformers does; a gated block."""
+    hidden, count = config.number("hidden", low=1), config.maybe("num_blocks") or config.number("layers", low=1)
+    if count > MAX_LAYERS:
+        raise config.error(f"num_blocks = {count} is out of range")
+    heads, bias = config.number("heads", 8, low=1), config.flag("use_bias")
+    keys, values = int(config.real("qk_dim_factor", 0.5) * hidden), int(config.real("v_dim_factor", 1.0) * hidden)
+    step = config.number("ffn_round_up_to_multiple_of", 64, low=1)
+    inner = -(-int(config.real("ffn_proj_factor", 2.667) * hidden) // step) * step
+    weights = (
+        *(linear(f"mlstm_layer.{name}", keys, hidden, bias=bias) for name in "qk"),
+        *(linear(f"mlstm_layer.{name}", values, hidden, bias=bias) for name in ("v", "ogate_preact")),
+        Weight("mlstm_layer.gates", 2 * heads, hidden, bias=2 * heads),
+        vector("mlstm_layer.multihead_norm", values),
+        linear("mlstm_layer.out_proj", hidden, values, bias=bias),
+        *(linear(f"ffn.{name}", inner, hidden, bias=bias) for name in ("proj_up_gate", "proj_up")),
+        linear("ffn.proj_down", hidden, inner, bias=bias),
+        Weight("norms", 2, hidden),
+    )
+    state = 2 * (keys * values // heads + keys + heads)
+    cache = AttentionGroup("linear", 1, heads, heads, keys, values, 0, state_bytes_per_sequence=state)
+    return (Layer(weights, (cache,)),) * count
+
+
 SPECIAL: Final[dict[str, Callable[[Config, Family], tuple[Layer, ...]]]] = {
     "rwkv": rwkv,
     "zamba": zamba,
     "jetmoe": jetmoe,
+    "xlstm": xlstm,
 }
 """The trait `block` of a family -> its layers."""

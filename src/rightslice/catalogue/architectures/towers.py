@@ -109,6 +109,13 @@ def tower_width(config: Config, family: Family) -> int:
 
 
 def _stem(config: Config, family: Family, width: int) -> list[Weight]:
+    if family.trait("stem") == "conv2d":  # Qwen3-Omni: three strided convolutions over the spectrogram
+        inner, mels = config.number("downsample_hidden_size", 480), config.number("num_mel_bins", 128)
+        return [
+            Weight("conv2d1", inner, 9, bias=inner),
+            Weight("conv2d", inner, 9 * inner, copies=2, bias=inner),
+            linear("conv_out", width, inner * -(-mels // 8)),
+        ]
     if family.trait("stem") == "audio":
         mels = config.maybe("num_mel_bins") or config.number("mel_bins", 80)
         return [Weight("conv1", width, 3 * mels, bias=width), Weight("conv2", width, 3 * width, bias=width)]

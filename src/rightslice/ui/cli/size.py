@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -11,6 +11,10 @@ from rightslice.core.engine import Dtype, KvDtype
 from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.ui.cli.options import Flag
 from rightslice.ui.cli.output import terminal, write_json, write_text
+
+if TYPE_CHECKING:
+    from rightslice.memory.sizing import SizeReport
+    from rightslice.memory.startup import StartupReport
 
 
 @Parameter(name="*")
@@ -29,6 +33,11 @@ class Question:
     method: Annotated[
         Literal["exact", "gke"], Parameter(help="From the real architecture, or by the formula of Google's GKE guide.")
     ] = "exact"
+    engine: Annotated[str | None, Parameter(help="Answer as this engine would at start-up: vllm, sglang, …")] = None
+    engine_version: Annotated[str, Parameter(help="Version of that engine; the newest known by default.")] = ""
+    engine_args: Annotated[
+        str, Parameter(help='Its arguments in one string: --engine-args="-tp 2 --max-model-len 32768".')
+    ] = ""
 
 
 _DEFAULTS = Question()
@@ -36,6 +45,8 @@ _DEFAULTS = Question()
 
 def size(model: str, /, *, question: Question = _DEFAULTS, json: Flag = False) -> int:
     """The memory a model needs, and the accelerators that hold it. Exit code 1 when none does.
+
+    With --engine it answers as that engine would at start-up: starts, does_not_start, refused or uncertain.
 
     Parameters
     ----------
@@ -57,14 +68,38 @@ def size(model: str, /, *, question: Question = _DEFAULTS, json: Flag = False) -
         accelerator=question.accelerator,
         method=question.method,
     )
+    verdict = _verdict(model, question)
     if json:
-        write_json(report)
+        write_json(_document(report, verdict))
     else:
         from rightslice.reporting.size_text import size_text  # noqa: PLC0415 - rich
 
         seen = terminal()
-        write_text(size_text(report, width=seen.width, color=seen.color, ascii_only=seen.ascii_only))
+        write_text(size_text(report, verdict, width=seen.width, color=seen.color, ascii_only=seen.ascii_only))
+    if verdict is not None:
+        return 0 if verdict.verdict in ("starts", "uncertain") else 1
     return 0 if report.fits else 1
+
+
+def _verdict(model: str, question: Question) -> StartupReport | None:
+    if question.engine is None:
+        return None
+    from rightslice.app.sizing import start_up  # noqa: PLC0415 - heavy
+
+    asked = (question.accelerator, question.engine, question.engine_version, question.engine_args)
+    return start_up(model, *asked)
+
+
+def _document(report: SizeReport, verdict: StartupReport | None) -> dict[str, object]:
+    from rightslice.core.documents import to_jsonable  # noqa: PLC0415 - heavy
+
+    document: dict[str, object] = to_jsonable(report)
+    if verdict is not None:
+        starting: dict[str, object] = to_jsonable(verdict)
+        notes = [*report.notes, *verdict.notes]
+        document = {**document, **{k: v for k, v in starting.items() if k != "kv_cache_bytes"}, "notes": notes}
+        document["kv_room_bytes"] = verdict.kv_cache_bytes
+    return document
 
 
 def _check(question: Question) -> None:
@@ -75,5 +110,7 @@ def _check(question: Question) -> None:
         for name, (value, smallest) in least.items()
         if value < smallest
     ]
+    if question.engine is None and (question.engine_version or question.engine_args):
+        wrong.append(Diagnostic("RS0502", "--engine-version and --engine-args need --engine", hint="--engine vllm"))
     if wrong:
         raise BadInputError(wrong)
