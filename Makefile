@@ -32,8 +32,8 @@ test: setup
 
 ## make check   format, lint, types, layers, house rules
 check: setup
-	@$(BIN)/ruff format --check --quiet src tests tools
-	@$(BIN)/ruff check --quiet src tests tools
+	@$(BIN)/ruff format --no-cache --check --quiet src tests tools
+	@$(BIN)/ruff check --no-cache --quiet src tests tools
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python tools/check_house.py

@@ -24,14 +24,13 @@ from pathlib import Path
 from statistics import median
 from typing import get_args
 
-from rightslice.memory.footprint import footprint
-
 from rightslice.catalogue.accelerators import device, resolve_device
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.hardware import Device
 from rightslice.catalogue.models import resolve_model
 from rightslice.core.engine import Dtype, EngineSettings
 from rightslice.core.errors import BadInputError
+from rightslice.memory.footprint import footprint
 from rightslice.performance.accuracy import cell_name
 from rightslice.performance.costs import StepCosts
 from rightslice.performance.laws import step_costs
