@@ -10,6 +10,9 @@ from rightslice.app.state import Question, State
 from rightslice.core.plan import Alternative
 
 MAX_ALTERNATIVES = 8
+MAX_FOR_MANY = 2
+FEW_MODELS = 3
+"""With more models each alternative takes seconds."""
 MAX_ROUNDS = 12
 
 
@@ -25,9 +28,10 @@ def alternatives(
     first = [(usd, name) for name in names if (usd := _optimistic_usd(question, chosen, name)) is not None]
     present = chosen.proposal.packing.usd_per_hour * hours
     found_all = []
-    for _, name in sorted(first)[:MAX_ALTERNATIVES]:
+    for _, name in sorted(first)[: MAX_ALTERNATIVES if len(question.needs) <= FEW_MODELS else MAX_FOR_MANY]:
         progress(f"alternative {name}")
-        found = search(_only(question, name), chosen.state.slowdown, lambda _: None, MAX_ROUNDS)
+        few = len(question.needs) <= FEW_MODELS
+        found = search(_only(question, name), chosen.state.slowdown, lambda _: None, MAX_ROUNDS, prune=few)
         if found.verified:
             monthly = found.proposal.packing.usd_per_hour * hours
             text, more = describe(found), detail(question, found)

@@ -211,7 +211,13 @@ def _again(answer: Answer, keep: Callable[[str], bool], needs: tuple[Need, ...] 
     """The same rates and loads with only the options whose key passes `keep`."""
     state = answer.found.state
     options = tuple(option for key, option in answer.question.options.items() if keep(key))
-    return propose(needs or answer.question.needs, options, state.rates, state.demands, answer.question.market)
+    return propose(
+        needs or answer.question.needs,
+        options,
+        state.rates,
+        state.demands,
+        answer.question.market,
+    )
 
 
 def _baseline(answer: Answer, cost: MonthlyCost) -> Baseline | None:
@@ -319,11 +325,12 @@ def _assumptions(answer: Answer) -> tuple[str, ...]:
         if need.architecture
         for text in need.architecture.approximations
     )
-    load = answer.question.load
+    open_loads = [load for load in answer.question.loads if load.classes]
+    shortest_s = min((load.horizon_s for load in open_loads), default=0.0)
     general = (
         f"step times are taken at the {1 - answer.risk:.0%} quantile of their error to choose, at the mean to report",
-        f"open-loop traffic is verified at its planned (peak) rate over {format_seconds(load.horizon_s)}"
-        if load.classes
+        f"open-loop traffic is verified at its planned (peak) rate over {format_seconds(shortest_s)} or more"
+        if open_loads
         else "",
         f"a month has {answer.hours:g} hours",
     )

@@ -57,16 +57,13 @@ def holds(question: Question, proposal: Proposal, seed: int, risk: float) -> boo
 
 
 def _repeat(question: Question, counts: Mapping[str, int], seed: int, number: int) -> tuple[SimulationResult, ...]:
-    key = (seed, number, frozenset(counts.items()))
-    if key not in question.draws:
-        question.draws[key] = run(question, counts, drawn(seed, number))
-    return question.draws[key]
+    return run(question, counts, drawn(seed, number), question.draws, (seed, number))
 
 
 def judge(question: Question, proposal: Proposal, rounds: int, seed: int) -> Evidence:
     """Nominal results with their spread over DRAWS draws of prediction error; probability = share that keeps all."""
     counts = proposal.counts
-    nominal = run(question, counts, at_quantile(0.0))
+    nominal = run(question, counts, at_quantile(0.0), question.draws, ("nominal",))
     draws = DRAWS if question.has_traffic else 0
     repeats = [_repeat(question, counts, seed, number) for number in range(draws)]
     met = sum(kept(results) for results in repeats)

@@ -14,7 +14,7 @@ from rightslice.app.clock import Clock
 from rightslice.app.explain import Answer, infeasible_plan, plan_document
 from rightslice.app.judge import at_quantile, holds, judge, sigma
 from rightslice.app.knowledge import ON_PREMISES, known_names
-from rightslice.app.scenarios import draw_load
+from rightslice.app.scenarios import draw_loads
 from rightslice.app.search import search
 from rightslice.app.state import Question
 from rightslice.app.ways_out import Retry, ways_out
@@ -29,6 +29,7 @@ from rightslice.manifests.render import render
 from rightslice.optimization.candidates import candidates, sites
 from rightslice.optimization.needs import needs
 from rightslice.optimization.propose import Market
+from rightslice.packing.solver import Effort
 from rightslice.procurement.offers import offers, quota_limits
 from rightslice.reporting.html import plan_html
 from rightslice.spec.loader import load_workload
@@ -44,6 +45,7 @@ RISK_STEPS = (0.0, 0.2, 0.4, 0.6, 0.9, 1.2, 1.6)
 """Standard deviations added to the design quantile, in turn, until the draws keep the objectives often enough."""
 
 
+MOST_NODES, LEAST_NODES = 500, 5
 NO_TIMINGS = dict.fromkeys(("read_s", "candidates_cpu_s", "pack_cpu_s", "simulate_cpu_s"), 0.0)
 
 
@@ -144,11 +146,16 @@ def _question(
     interruptible = any(model.interruptible for model in workload.models)
     offered, refused = offers(workload.fleet, interruptible=interruptible)
     providers = sorted({offer.machine.provider for offer in offered} | {ON_PREMISES})
-    market = Market(offered, _platforms(workload, providers), quota_limits(workload.fleet))
+    market = Market(offered, _platforms(workload, providers), quota_limits(workload.fleet), _effort(len(wanted)))
     found = candidates(wanted, sites(offered, market.platform_of), _engines(workload))
-    load = draw_load(workload, wanted, traces, seed)
-    question = Question(wanted, {option.key: option for option in found.options}, market, load, traces, clock, {})
+    loads = draw_loads(workload, wanted, traces, seed)
+    question = Question(wanted, {option.key: option for option in found.options}, market, loads, traces, clock, {})
     return question, (*refused, *found.rejections)
+
+
+def _effort(models: int) -> Effort:
+    """Solver nodes per proposal: the gap closes slowly with many models, and there are many proposals."""
+    return Effort(nodes=max(LEAST_NODES, MOST_NODES // models**2))
 
 
 def _engines(workload: Workload) -> tuple[str, ...]:
@@ -168,12 +175,15 @@ def _answer(
 ) -> Answer:
     """Search with times at a quantile of their error; raise it until the draws keep `risk` or nothing is left.
 
-    With one uncertain model the quantile is that of `risk`. With k of them, whose errors are independent, it starts
-    lower: the chance that all are late at once is small. Without `progress` one search is all, and no errors are drawn.
+    Groups of models that no pipeline ties together must each hold: the quantile is that of (1 - risk) to the power of
+    one over their number. Within a group of k models, whose errors are independent, it starts lower: the chance that
+    all are late at once is small. Without `progress` one search is all, and no errors are drawn.
     """
     seed, risk = seed_and_risk
     uncertain = {option.model for option in question.options.values() if sigma(option) > 0}
-    z = NormalDist().inv_cdf(1.0 - risk) * (1.0 if len(uncertain) < 2 else JOINT_START / math.sqrt(len(uncertain)))
+    tied = max((len(load.models & uncertain) for load in question.loads), default=0)
+    share = (1.0 - risk) ** (1.0 / max(1, len(question.loads)))
+    z = NormalDist().inv_cdf(share) * (1.0 if tied < 2 else JOINT_START / math.sqrt(tied))
     best: Answer | None = None
     known = None
     for extra in RISK_STEPS if uncertain else RISK_STEPS[:1]:

@@ -7,6 +7,10 @@ from collections.abc import Iterator, Mapping
 from rightslice.app.state import Question, State, moved
 from rightslice.optimization.propose import Proposal, repack
 
+MAX_TRIES = 400
+"""Neighbours looked at in all."""
+MOST_REPACKS, LEAST_REPACKS = 60, 4
+"""Packings tried: the first number over the models, at least the second."""
 NEXT_CHEAPER = 6
 """Options tried in place of one in use."""
 TIE_USD_PER_HOUR = 1e-3
@@ -30,12 +34,16 @@ def pruned(state: State) -> Proposal:
     """
     question, best = state.question, state.proposal
     prices = _prices(question)
-    improved = True
-    while improved:
+    improved, tries, left = True, 0, max(LEAST_REPACKS, MOST_REPACKS // len(question.needs))
+    while improved and tries < MAX_TRIES:
         improved = False
         for counts in _lighter(state, best.counts, prices):
+            tries += 1
+            if tries > MAX_TRIES or left == 0:
+                break
             if not state.holds(counts):
                 continue
+            left -= 1
             with question.clock.running("pack_cpu_s"):
                 packed = repack(question.needs, question.options, counts, question.market)
             if packed.feasible and packed.packing.usd_per_hour < best.packing.usd_per_hour - TIE_USD_PER_HOUR:
@@ -60,27 +68,31 @@ def _lighter(state: State, counts: Mapping[str, int], prices: Mapping[str, float
     """Neighbours of `counts` that should cost less: one replica less or cheaper; then the same and one more."""
     spent = _usd_per_hour(counts, prices)
     single = list(_cheaper(state, counts, prices))
-    yield from single
-    for less in single if len(state.question.needs) > 1 else ():
-        for key in sorted(counts):
-            more = {**less, key: less.get(key, 0) + 1}
-            if state.question.options[key].costs is not None and _usd_per_hour(more, prices) < spent:
-                yield more
+    yield from (less for _, less in single)
+    options = state.question.options
+    for load in state.question.loads:
+        for model, less in single if load.populations else ():
+            for key in sorted(counts) if model in load.models else ():
+                more = {**less, key: less.get(key, 0) + 1}
+                if options[key].model in load.models and _usd_per_hour(more, prices) < spent:
+                    yield more
 
 
 def _usd_per_hour(counts: Mapping[str, int], prices: Mapping[str, float]) -> float:
     return sum(prices[key] * count for key, count in counts.items())
 
 
-def _cheaper(state: State, counts: Mapping[str, int], prices: Mapping[str, float]) -> Iterator[dict[str, int]]:
-    """One replica of one model away, or on one of the next cheaper options that can carry something at all."""
+def _cheaper(
+    state: State, counts: Mapping[str, int], prices: Mapping[str, float]
+) -> Iterator[tuple[str, dict[str, int]]]:
+    """Model and counts: one replica of it away, or on one of the next cheaper options that can carry anything."""
     for need in state.question.needs:
         own = [key for key in counts if state.question.options[key].model == need.name]
         total = sum(counts[key] for key in own)
         able = [o.key for o in state.question.options_of(need.name) if not need.has_load or state.can_carry(need, o)]
         for key in own:
             if total > need.min_replicas:
-                yield moved(counts, key, None)
+                yield need.name, moved(counts, key, None)
             below = sorted((k for k in able if prices[k] < prices[key]), key=lambda k: (-prices[k], k))
             for other in below[:NEXT_CHEAPER]:
-                yield moved(counts, key, other)
+                yield need.name, moved(counts, key, other)

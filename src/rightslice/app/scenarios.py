@@ -19,7 +19,9 @@ TARGET_REQUESTS = 6000
 """Requests of the slowest class in one verification, within the horizon's bounds: p95 from 300 samples beyond it."""
 MIN_HORIZON_S = 600.0
 MAX_HORIZON_S = 6 * 3600.0
-MAX_REQUESTS = 60_000
+LEAST_HORIZON_S = 20.0
+MAX_REQUESTS = 30_000
+"""Requests of one group of models in one verification, unless LEAST_HORIZON_S brings more."""
 WARMUP_SHARE = 0.1
 
 Slowdown = Callable[[Option], float]
@@ -28,19 +30,41 @@ Slowdown = Callable[[Option], float]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The traffic of a workload, drawn once, so that every round and every draw of errors meets the same requests."""
+    """The traffic of some models, drawn once, so that every round and every draw of errors meets the same requests."""
 
+    models: frozenset[str]
     classes: tuple[OpenClass, ...]
     populations: tuple[ClosedPipeline, ...]
     horizon_s: float
     seed: int
 
 
-def draw_load(workload: Workload, needs: Sequence[Need], traces: Mapping[str, Trace], seed: int) -> Load:
-    """Draw arrivals at the planned rates over one horizon, and the request lengths of every pipeline population."""
+def draw_loads(workload: Workload, needs: Sequence[Need], traces: Mapping[str, Trace], seed: int) -> tuple[Load, ...]:
+    """The traffic of each group of models that pipelines tie together; groups do not touch each other.
+
+    Arrivals are drawn at the planned rates over one horizon per group, and the lengths of every population.
+    """
+    return tuple(
+        _draw(workload, [need for need in needs if need.name in group], traces, seed) for group in _groups(needs)
+    )
+
+
+def _groups(needs: Sequence[Need]) -> list[frozenset[str]]:
+    """Models that share a pipeline, directly or through others; in document order."""
+    groups: list[set[str]] = []
+    for need in needs:
+        mine = {need.name}.union(*(share.pipeline.stages for share in need.shares))
+        touching = [group for group in groups if group & mine]
+        groups = [group for group in groups if not group & mine] + [mine.union(*touching)]
+    return sorted((frozenset(group) for group in groups), key=lambda g: [n.name in g for n in needs], reverse=True)
+
+
+def _draw(workload: Workload, needs: Sequence[Need], traces: Mapping[str, Trace], seed: int) -> Load:
+    names = frozenset(need.name for need in needs)
     populations = tuple(
         _population(pipeline, name, users, needs, seed)
         for pipeline in workload.pipelines
+        if pipeline.stages[0] in names
         for name, users in pipeline.users.items()
     )
     horizon_s = _horizon_s(needs)
@@ -49,7 +73,7 @@ def draw_load(workload: Workload, needs: Sequence[Need], traces: Mapping[str, Tr
     classes = tuple(
         found for need in needs if need.model.traffic for found in open_classes(need, horizon_s, traces, seed)
     )
-    return Load(classes, populations, horizon_s, seed)
+    return Load(names, classes, populations, horizon_s, seed)
 
 
 def open_classes(
@@ -73,7 +97,7 @@ def _horizon_s(needs: Sequence[Need]) -> float:
     if not rates:
         return MIN_HORIZON_S
     wanted = min(max(TARGET_REQUESTS / min(rates), MIN_HORIZON_S), MAX_HORIZON_S)
-    return float(math.ceil(min(wanted, max(MAX_REQUESTS / sum(rates), 60.0))))
+    return float(math.ceil(min(wanted, max(MAX_REQUESTS / sum(rates), LEAST_HORIZON_S))))
 
 
 def _population(pipeline: Pipeline, name: str, users: Users, needs: Sequence[Need], seed: int) -> ClosedPipeline:

@@ -57,8 +57,13 @@ def search(
     progress: Callable[[str], None],
     max_rounds: int = MAX_ROUNDS,
     known: State | None = None,
+    *,
+    prune: bool = True,
 ) -> Found:
-    """Run the loop with every option's times scaled by `slowdown`; `known`: a state of a search with smaller times."""
+    """Run the loop with every option's times scaled by `slowdown`; `known`: a state of a search with smaller times.
+
+    Without `prune` the first proposal that keeps everything is the answer.
+    """
     first = State.optimistic(question, slowdown)
     state = first.informed_by(known) if known else first
     rounds = 0
@@ -67,7 +72,7 @@ def search(
         requests = sum(result.requests for result in state.results)
         progress(f"round {rounds}: {state.usd_per_hour:,.2f} USD/h, {requests:,} requests simulated")
         if state.verified:
-            return Found(pruned(state), state, first, rounds)
+            return Found(pruned(state) if prune else state.proposal, state, first, rounds)
         tighter = state.tightened()
         if tighter is None:
             break

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 from rightslice.app.clock import Clock
 from rightslice.app.rating import ceiling, fastest_s, simulated_rate
@@ -25,48 +24,6 @@ JUST_BELOW = 1.0 - 1e-6
 LEAST_LOAD = 1e-3
 AT_BEST = 1.02
 """A stage within 2 % of its fastest option cannot be tightened."""
-NEXT_CHEAPER = 6
-"""Options tried in place of one in use."""
-TIE_USD_PER_HOUR = 1e-3
-"""A packing that is cheaper by less than this is not cheaper."""
-LEAST_SAVED_S = 1e-3
-"""Less delay saved than this counts as none."""
-
-
-JUST_BELOW = 1.0 - 1e-6
-"""Turns a knob just past the point where the present packing no longer satisfies it."""
-LEAST_LOAD = 1e-3
-AT_BEST = 1.02
-"""A stage within 2 % of its fastest option cannot be tightened."""
-NEXT_CHEAPER = 6
-"""Options tried in place of one in use."""
-TIE_USD_PER_HOUR = 1e-3
-"""A packing that is cheaper by less than this is not cheaper."""
-LEAST_SAVED_S = 1e-3
-"""Less delay saved than this counts as none."""
-
-
-LEAST_LOAD = 1e-3
-AT_BEST = 1.02
-"""A stage within 2 % of its fastest option cannot be tightened."""
-NEXT_CHEAPER = 6
-"""Options tried in place of one in use."""
-TIE_USD_PER_HOUR = 1e-3
-"""A packing that is cheaper by less than this is not cheaper."""
-LEAST_SAVED_S = 1e-3
-"""Less delay saved than this counts as none."""
-
-
-AT_BEST = 1.02
-"""A stage within 2 % of its fastest option cannot be tightened."""
-NEXT_CHEAPER = 6
-"""Options tried in place of one in use."""
-TIE_USD_PER_HOUR = 1e-3
-"""A packing that is cheaper by less than this is not cheaper."""
-LEAST_SAVED_S = 1e-3
-"""Less delay saved than this counts as none."""
-
-
 LEAST_SAVED_S = 1e-3
 """Less delay saved than this counts as none."""
 
@@ -78,7 +35,7 @@ class Question:
     needs: tuple[Need, ...]
     options: Mapping[str, Option]
     market: Market
-    load: Load
+    loads: tuple[Load, ...]
     traces: Mapping[str, Trace]
     clock: Clock
     draws: dict[tuple[object, ...], tuple[SimulationResult, ...]]
@@ -86,20 +43,42 @@ class Question:
     @property
     def has_traffic(self) -> bool:
         """Whether there is anything to simulate."""
-        return bool(self.load.classes or self.load.populations)
+        return any(load.classes or load.populations for load in self.loads)
 
     def options_of(self, model: str) -> tuple[Option, ...]:
         """The options of one model."""
         return tuple(option for option in self.options.values() if option.model == model)
 
 
-def run(question: Question, counts: Mapping[str, int], slowdown: Slowdown) -> tuple[SimulationResult, ...]:
-    """Simulate replica counts by option under every population; nothing to do without traffic."""
+Simulated = dict[tuple[object, ...], tuple[SimulationResult, ...]]
+
+
+def run(
+    question: Question, counts: Mapping[str, int], slowdown: Slowdown, memo: Simulated, kind: tuple[object, ...]
+) -> tuple[SimulationResult, ...]:
+    """Simulate replica counts by option: each group of models under every population of its own.
+
+    `memo` keeps what was simulated under `kind` (which must name the slowdown), so that a change of one group's
+    replicas does not simulate the others again.
+    """
+    found: list[SimulationResult] = []
+    for load in question.loads:
+        part = {key: count for key, count in counts.items() if question.options[key].model in load.models}
+        key = (*kind, frozenset(part.items()))
+        if key not in memo:
+            memo[key] = _run_part(question, load, part, slowdown)
+        found += memo[key]
+    return tuple(found)
+
+
+def _run_part(
+    question: Question, load: Load, counts: Mapping[str, int], slowdown: Slowdown
+) -> tuple[SimulationResult, ...]:
     built = servers(counts, question.options, slowdown)
     if not built:
         return ()
     with question.clock.running("simulate_cpu_s"):
-        return tuple(simulate(scenario) for scenario in scenarios(question.load, built))
+        return tuple(simulate(scenario) for scenario in scenarios(load, built))
 
 
 @dataclass(frozen=True)
@@ -108,7 +87,7 @@ class State:
 
     `budgets_s`: (pipeline, model) -> seconds per visit; options that are slower when idle are out. `loads`: model ->
     share of the ceiling that its pipeline stages may be loaded to. `refuted`: option -> simulated rate of its model's
-    own classes. `memo` keeps ceilings and simulations of all states of one search.
+    own classes. `known_ceilings` and `simulations` are shared by all states of one search.
     """
 
     question: Question
@@ -117,7 +96,8 @@ class State:
     budgets_s: Mapping[tuple[str, str], float]
     loads: Mapping[str, float]
     refuted: Mapping[str, Rate]
-    memo: dict[object, Any]
+    known_ceilings: dict[tuple[str, float | None], Rate]
+    simulations: Simulated
 
     @classmethod
     def optimistic(cls, question: Question, slowdown: Slowdown) -> State:
@@ -132,7 +112,7 @@ class State:
             for share in need.shares
         }
         loads = {need.name: 1.0 for need in question.needs if need.shares}
-        return cls(question, slowdown, fastest, budgets, loads, {}, {})
+        return cls(question, slowdown, fastest, budgets, loads, {}, {}, {})
 
     def informed_by(self, known: State) -> State:
         """What was refuted with smaller times is refuted with larger ones."""
@@ -153,11 +133,10 @@ class State:
         return RateTable(table)
 
     def _ceiling(self, need: Need, option: Option, budget_s: float | None) -> Rate:
-        key = ("ceiling", option.key, budget_s)
-        if key not in self.memo:
-            self.memo[key] = ceiling(need, option, self.slowdown(option), budget_s)
-        found: Rate = self.memo[key]
-        return found
+        key = (option.key, budget_s)
+        if key not in self.known_ceilings:
+            self.known_ceilings[key] = ceiling(need, option, self.slowdown(option), budget_s)
+        return self.known_ceilings[key]
 
     @cached_property
     def demands(self) -> Mapping[str, float]:
@@ -188,18 +167,11 @@ class State:
 
     def simulated(self, counts: Mapping[str, int]) -> tuple[SimulationResult, ...]:
         """Simulate replica counts by option, times scaled by `slowdown`; equal counts are simulated once."""
-        return self._run("scaled", counts, self.slowdown)
+        return run(self.question, counts, self.slowdown, self.simulations, ("scaled",))
 
     def expected(self, counts: Mapping[str, int]) -> tuple[SimulationResult, ...]:
         """The same at expected times."""
-        return self._run("expected", counts, _as_expected)
-
-    def _run(self, kind: str, counts: Mapping[str, int], slowdown: Slowdown) -> tuple[SimulationResult, ...]:
-        key = (kind, frozenset(counts.items()))
-        if key not in self.memo:
-            self.memo[key] = run(self.question, counts, slowdown)
-        found: tuple[SimulationResult, ...] = self.memo[key]
-        return found
+        return run(self.question, counts, _as_expected, self.simulations, ("expected",))
 
     def holds(self, counts: Mapping[str, int]) -> bool:
         """Whether these replicas keep everything; at expected times also with a model's largest replica lost."""

@@ -12,6 +12,7 @@ from rightslice.optimization.needs import Need
 from rightslice.optimization.options import Option
 from rightslice.packing.problem import Demand, GpuLayout, OptionSpec, Packing, PoolSpec, Problem
 from rightslice.packing.solve import solve
+from rightslice.packing.solver import Effort
 from rightslice.procurement.offers import Offer
 
 TAKEN_AWAY = ("spot", "flex_start")
@@ -21,11 +22,12 @@ WHOLE_LAYOUT = GpuLayout(WHOLE, {WHOLE: 1}, ((WHOLE, 0),))
 
 @dataclass(frozen=True, slots=True)
 class Market:
-    """What can be bought, what each platform makes of it, and the quotas (limit -> GPUs)."""
+    """What can be bought, what each platform makes of it, the quotas (limit -> GPUs), and how hard to look."""
 
     offers: tuple[Offer, ...]
     platform_of: Mapping[str, str]
     limits: Mapping[str, int]
+    effort: Effort | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ def propose(
         ),
         limits=limits,
     )
-    return Proposal(problem, solve(problem), offer_of)
+    return Proposal(problem, solve(problem, market.effort), offer_of)
 
 
 def repack(needs: Sequence[Need], options: Mapping[str, Option], counts: Mapping[str, int], market: Market) -> Proposal:
@@ -107,7 +109,7 @@ def repack(needs: Sequence[Need], options: Mapping[str, Option], counts: Mapping
         ),
         limits=limits,
     )
-    return Proposal(problem, solve(problem), offer_of)
+    return Proposal(problem, solve(problem, market.effort), offer_of)
 
 
 def _min_nodes(need: Need) -> int:

@@ -11,7 +11,7 @@ from rightslice.app.clock import Clock
 from rightslice.app.judge import DRAWS, at_quantile, drawn, holds, judge, sigma
 from rightslice.app.planning import plan_workload
 from rightslice.app.rating import ceiling, simulated_rate, unreachable
-from rightslice.app.scenarios import draw_load
+from rightslice.app.scenarios import draw_loads
 from rightslice.app.search import Found, search
 from rightslice.app.state import Question, State, moved
 from rightslice.catalogue.models import resolve_model
@@ -34,8 +34,8 @@ def question() -> Question:
     offered, _ = offers(workload.fleet, interruptible=False)
     market = Market(offered, {"gcp": "gke"}, {})
     options = candidates(wanted, sites(offered, market.platform_of), ("vllm",)).options
-    load = draw_load(workload, wanted, {}, 0)
-    return Question(wanted, {o.key: o for o in options}, market, load, {}, Clock(), {})
+    loads = draw_loads(workload, wanted, {}, 0)
+    return Question(wanted, {o.key: o for o in options}, market, loads, {}, Clock(), {})
 
 
 @pytest.fixture(scope="module")
