@@ -135,7 +135,9 @@ def what_binds(answer: Answer) -> str:
             reasons = [r for r in answer.rejections if r.model == need.name]
             nearest = f" The last tried, {reasons[-1].option}: {reasons[-1].reason}." if reasons else ""
             if not answer.question.market.offers:
-                return "The fleet offers no machine at all; see the rejected options."
+                first = next(iter(_ordered(_wanted(answer))), None)
+                why = f": {first.option}: {first.reason}" if first else "; name machines under fleet.owned"
+                return f"The fleet offers no machine{why}."
             return f"{need.name} fits nothing that the fleet allows.{nearest}"
         if need.has_load and all(answer.found.state.rates[o.key].requests_per_s <= 0 for o in options):
             return _slowest(answer, need)
@@ -152,6 +154,13 @@ def what_binds(answer: Answer) -> str:
         f"After {answer.found.rounds} rounds of tightening an objective is still missed at the accepted risk of "
         f"{answer.risk:g}: {'; '.join(missed) or 'requests fail'}."
     )
+
+
+def _wanted(answer: Answer) -> list[Rejection]:
+    """Market refusals of the accelerators that the workload names, or all of them."""
+    allow = answer.workload.fleet.accelerators.allow
+    named = [r for r in answer.rejections if r.option.split(" ")[0] in allow]
+    return named or list(answer.rejections)
 
 
 def _limits(binding: tuple[str, ...], shortfall: Mapping[str, int]) -> list[str]:

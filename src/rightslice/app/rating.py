@@ -125,7 +125,7 @@ def simulated_rate(
         horizon_s = _span_s(middle * replicas)
         classes = open_classes(need, horizon_s, traces, 0, middle * replicas)
         result = simulate(Scenario((built,), classes, (), horizon_s, 0, horizon_s * 0.1))
-        if result.slos_met and result.failed == 0:
+        if result.sound:
             low = middle
         else:
             high = middle

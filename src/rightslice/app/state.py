@@ -276,7 +276,7 @@ def moved(counts: Mapping[str, int], source: str, target: str | None) -> dict[st
 
 def kept(results: Sequence[SimulationResult]) -> bool:
     """Whether every objective holds and no request fails."""
-    return all(result.slos_met and result.failed == 0 for result in results)
+    return all(result.sound for result in results)
 
 
 def _late_s(results: Sequence[SimulationResult]) -> float:
@@ -296,7 +296,7 @@ def _as_expected(_option: Option) -> float:
 
 def _missed(need: Need, results: Sequence[SimulationResult]) -> bool:
     return any(
-        found.failed or any(not outcome.met for outcome in found.outcomes)
+        found.failed or not found.kept_up or any(not outcome.met for outcome in found.outcomes)
         for result in results
         for found in result.per_class
         if found.model == need.name

@@ -53,6 +53,9 @@ def _changes(answer: Answer) -> Iterator[Sequence[Change]]:
     for label, fleet in _wider_fleets(workload):
         yield [(label, workload.model_copy(update={"fleet": workload.fleet.model_copy(update=fleet)}))]
     for model in workload.models:
+        if model.partition:
+            free = model.model_copy(update={"partition": None})
+            yield [(f"models.{model.name}.partition: any", _with_model(workload, free))]
         if model.source and "fp8" not in model.precision:
             changed = model.model_copy(update={"precision": (*model.precision, "fp8")})
             yield [(f"models.{model.name}.precision: allow fp8 (a quality decision)", _with_model(workload, changed))]

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from rightslice.core.slo import Slo
 
+KEPT_UP_SHARE = 0.9
+"""Requests answered before the horizon ends, of those that came; the rest may still be under way."""
+
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
@@ -52,6 +55,11 @@ class ClassResult:
     output_tokens_per_s: float
     slo_attainment: float
     outcomes: tuple[SloOutcome, ...] = ()
+
+    @property
+    def kept_up(self) -> bool:
+        """False where a class without objectives piles up: fewer than KEPT_UP_SHARE of its requests are answered."""
+        return bool(self.outcomes) or self.completed + self.failed >= KEPT_UP_SHARE * self.requests
 
     @property
     def unfinished(self) -> int:
@@ -121,6 +129,11 @@ class SimulationResult:
     def slos_met(self) -> bool:
         """Whether every objective holds."""
         return all(outcome.met for outcome in self.outcomes)
+
+    @property
+    def sound(self) -> bool:
+        """Whether every objective holds, no request fails, and classes without objectives are kept up with."""
+        return self.slos_met and self.failed == 0 and all(result.kept_up for result in self.per_class)
 
     @property
     def slo_attainment(self) -> float:

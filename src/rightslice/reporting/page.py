@@ -105,7 +105,7 @@ def pools(plan: Plan) -> tuple[PoolView, ...]:
     for pool in plan.pools:
         gpus = tuple(_gpu(group, colors, spread) for group in groups if group.pool.name == pool.name)
         devices = f"{pool.gpus_per_node} × {pool.accelerator}" if pool.gpus_per_node > 1 else pool.accelerator
-        place = " ".join(filter(None, (pool.provider, pool.region)))
+        place = " ".join(dict.fromkeys(filter(None, (pool.provider, pool.region))))
         bought = f"{summary.purchase_text(pool.purchase)}, {format_usd(pool.hourly_usd)} an hour each"
         more = f", up to {pool.nodes_max} when scaled out" if pool.nodes_max > pool.nodes else ""
         facts = (", ".join(filter(None, (devices, place))), bought + more)

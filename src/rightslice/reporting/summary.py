@@ -122,7 +122,7 @@ def purchase_text(purchase: Purchase) -> str:
 def pool_text(pool: Pool) -> str:
     """`2 × a2-ultragpu-1g (A100-SXM-80GB), gcp us-central1, on demand`."""
     gpus = f"{pool.gpus_per_node} × " if pool.gpus_per_node > 1 else ""
-    place = " ".join(filter(None, (pool.provider, pool.region)))
+    place = " ".join(dict.fromkeys(filter(None, (pool.provider, pool.region))))
     return f"{pool.nodes} × {pool.machine_type} ({gpus}{pool.accelerator}), {place}, {purchase_text(pool.purchase)}"
 
 
@@ -137,7 +137,10 @@ def cost_text(plan: Plan) -> str:
 def price_text(plan: Plan) -> str:
     """`prices of 2026-08-03, exact`."""
     cost = plan.monthly_usd
-    return ", ".join(filter(None, (f"prices of {cost.price_date}", cost.quality))) if cost else ""
+    if cost is None:
+        return ""
+    dated = f"prices of {cost.price_date}" if cost.price_date else ""
+    return ", ".join(filter(None, (dated, cost.quality)))
 
 
 def saving_text(plan: Plan) -> str:
