@@ -22,7 +22,20 @@ from rightslice.optimization.propose import Proposal, propose, repack
 from rightslice.procurement.money import hours_per_month
 from rightslice.spec.workload import Workload
 
-RANK = ("RS4003", "RS4001", "RS2001", "RS2005", "RS2006", "RS4005", "RS4006", "RS4014", "RS4004", "RS4007", "RS4013")
+RANK = (
+    "RS4003",
+    "RS4001",
+    "RS4008",
+    "RS2001",
+    "RS2005",
+    "RS2006",
+    "RS4005",
+    "RS4006",
+    "RS4014",
+    "RS4004",
+    "RS4007",
+    "RS4013",
+)
 """Order of reasons in the document."""
 
 
