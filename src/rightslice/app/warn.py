@@ -51,6 +51,14 @@ def warnings(
         saved = format_usd(spare_saving_usd)
         found.append(PlanWarning("RS5004", "spare replicas", f"N + 1 costs {saved} a month; min_replicas: 1 drops it"))
     found += _prices(made)
+    if workload.objective != "cost":
+        found.append(
+            PlanWarning("RS5009", "objective", f"{workload.objective}: this version plans for the lowest cost")
+        )
+    if workload.fleet.licences:
+        found.append(
+            PlanWarning("RS5009", "fleet.licences", "not counted: no licensed engine is planned by this version")
+        )
     ignored = [name for name in workload.fleet.engines if name != "vllm"]
     if ignored:
         found.append(
