@@ -82,9 +82,7 @@ def open_classes(
     """Every class of one model over the horizon: at the planned rates, or the same mix at `rate_per_s` in all."""
     rng = generator(seed, "arrivals", need.name)
     rate: PlannedRate = "planned" if rate_per_s is None else rate_per_s
-    drawn = open_loop(
-        need.model.traffic, horizon_s, rng, rate, max_context=need.model.max_context or None, traces=traces
-    )
+    drawn = open_loop(need.model.traffic, horizon_s, rng, rate, max_context=need.max_model_len or None, traces=traces)
     return tuple(
         OpenClass(need.name, traffic.name, drawn.of_class(index), traffic.slo)
         for index, traffic in enumerate(need.model.traffic)
@@ -103,7 +101,9 @@ def _horizon_s(needs: Sequence[Need]) -> float:
 def _population(pipeline: Pipeline, name: str, users: Users, needs: Sequence[Need], seed: int) -> ClosedPipeline:
     by_name = {need.name: need for need in needs}
     lengths = tuple(
-        StageLengths(*stage_lengths(pipeline, by_name[stage].model, seed=seed)) if by_name[stage].architecture else None
+        StageLengths(*stage_lengths(pipeline, by_name[stage].model, by_name[stage].max_model_len, seed))
+        if by_name[stage].architecture
+        else None
         for stage in pipeline.stages
     )
     return ClosedPipeline(

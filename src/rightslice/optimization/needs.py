@@ -45,6 +45,13 @@ class LengthSample:
     input_tokens: Tokens
     output_tokens: Tokens
     slos: tuple[Slo, ...]
+    recorded: bool = False
+
+    @property
+    def longest(self) -> int:
+        """Context that the requests need: all of a trace, 99.9 % of what is drawn from a law without an end."""
+        total = self.input_tokens + self.output_tokens
+        return int(total.max()) if self.recorded else int(np.quantile(total, 0.999))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,21 +106,20 @@ def needs(
     return tuple(_need(model, workload, architectures.get(model.name), traces) for model in workload.models)
 
 
-def stage_lengths(
-    pipeline: Pipeline, model: Model, requests: int = SAMPLE_REQUESTS, seed: int = 0
-) -> tuple[Tokens, Tokens]:
+def stage_lengths(pipeline: Pipeline, model: Model, max_context: int | None, seed: int = 0) -> tuple[Tokens, Tokens]:
     """Token counts of one language-model stage: the pipeline's own, else the model's first class's, else assumed."""
+    requests = SAMPLE_REQUESTS
     rng = generator(seed, "stage", pipeline.name, model.name)
     given = pipeline.lengths.get(model.name)
     source = given or next((c for c in model.traffic if c.input_tokens and c.output_tokens), None)
     if source is None or source.input_tokens is None or source.output_tokens is None:
         ones = np.ones(requests, dtype=np.int64)
         return ones * PIPELINE_INPUT_TOKENS, ones * PIPELINE_OUTPUT_TOKENS
-    room = None if model.max_context is None else max(model.max_context - 1, 1)
+    room = None if max_context is None else max(max_context - 1, 1)
     outputs = lengths(source.output_tokens.mean, source.output_tokens.p95, rng, requests, room, "output")
     inputs = lengths(source.input_tokens.mean, source.input_tokens.p95, rng, requests, room, "input")
-    if model.max_context is not None:
-        inputs = np.clip(inputs, 1, np.maximum(model.max_context - outputs, 1))
+    if max_context is not None:
+        inputs = np.clip(inputs, 1, np.maximum(max_context - outputs, 1))
     return inputs, outputs
 
 
@@ -122,7 +128,7 @@ def _need(model: Model, workload: Workload, architecture: Architecture | None, t
     shares = _shares(model.name, workload.pipelines)
     samples = _samples(model, architecture, shares, traces, assumptions)
     total = sum(sample.rate_per_s for sample in samples) or 1.0
-    longest = max((int(np.quantile(s.input_tokens + s.output_tokens, 0.999)) for s in samples), default=0)
+    longest = max((sample.longest for sample in samples), default=0)
     spare, floor = _redundancy(model, workload.environment)
     return Need(
         model=model,
@@ -160,15 +166,17 @@ def _samples(
             f"{model.name}: no token counts are given; {PIPELINE_INPUT_TOKENS} in and {PIPELINE_OUTPUT_TOKENS} out are "
             "assumed for each pipeline request; set lengths in the pipeline"
         )
-    return tuple(LengthSample(1.0, *stage_lengths(share.pipeline, model), ()) for share in shares)
+    return tuple(LengthSample(1.0, *stage_lengths(share.pipeline, model, model.max_context), ()) for share in shares)
 
 
 def _class_sample(traffic: TrafficClass, max_context: int | None, traces: Mapping[str, Trace]) -> LengthSample:
     per_s = offered_per_s(traffic, "planned", traces)
+    if traffic.trace is not None:
+        trace = traces[traffic.trace]
+        return LengthSample(per_s, trace.input_tokens, trace.output_tokens, traffic.slo, recorded=True)
     lead_turns = traffic.sessions.turns if traffic.sessions else 1
     horizon_s = max(SAMPLE_REQUESTS, lead_turns) / per_s
-    rng = generator(0, "sizing", traffic.name)
-    drawn = open_loop([traffic], horizon_s, rng, "planned", max_context=max_context, traces=traces)
+    drawn = open_loop([traffic], horizon_s, generator(0, "sizing", traffic.name), "planned", max_context=max_context)
     return LengthSample(per_s, drawn.input_tokens, drawn.output_tokens, traffic.slo)
 
 
@@ -189,7 +197,8 @@ def _max_model_len(model: Model, architecture: Architecture | None, longest: int
     wanted = CONTEXT_STEP_TOKENS * math.ceil(max(longest, 1) / CONTEXT_STEP_TOKENS)
     chosen = min(wanted, architecture.context_max) if architecture.context_max else wanted
     assumptions.append(
-        f"{model.name}: max_model_len {chosen:,} from the traffic's 99.9th percentile; set max_context to change it"
+        f"{model.name}: max_model_len {chosen:,} from the traffic's 99.9th percentile, longer requests are cut to it; "
+        "set max_context to change it"
     )
     return chosen
 

@@ -71,9 +71,10 @@ def fitted(mean: float, p95: float | None, maximum: int | None = None, side: Sid
     def excess(sigma: float) -> float:
         return _clipped_mean(math.log(target) - Z95 * sigma, sigma, top) - mean
 
-    if excess(widest) <= 0.0:
-        sigma = _root(excess, 0.0, widest)
-        return math.log(target) - Z95 * sigma, sigma
+    for most in (Z95, widest):  # past Z95 the mean may rise again, so the nearer solution is looked for first
+        if excess(most) <= 0.0:
+            sigma = _root(excess, 0.0, most)
+            return math.log(target) - Z95 * sigma, sigma
     return _root(lambda mu: mean - _clipped_mean(mu, Z95, top), -20.0, math.log(mean) + 20.0), Z95
 
 

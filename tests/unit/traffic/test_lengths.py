@@ -85,3 +85,10 @@ def test_nonsense_is_refused(mean: float, n: int, maximum: int | None) -> None:
     with pytest.raises(ValueError, match="lengths"):
         lengths(mean, None, generator(1, "x"), n, maximum)
     assert len(lengths(5, None, generator(1, "x"), 0)) == 0
+
+
+@pytest.mark.parametrize(("mean", "p95", "maximum"), [(40, 80, 4095), (200, 500, 16_383), (1500, 4000, 131_071)])
+def test_a_distant_maximum_changes_neither_mean_nor_p95(mean: int, p95: int, maximum: int) -> None:
+    drawn = lengths(mean, p95, generator(0, "test"), 100_000, maximum)
+    assert float(drawn.mean()) == pytest.approx(mean, rel=0.01)
+    assert float(np.percentile(drawn, 95)) == pytest.approx(p95, rel=0.01)
