@@ -40,18 +40,54 @@ RANK = (
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """One finished search. `evidence` is None when no verified proposal was found; `holds`: the draws keep `risk`."""
+class Asked:
+    """What is to be answered: the workload over the whole market, and the accepted risk."""
 
     workload: Workload
     question: Question
     rejections: tuple[Rejection, ...]
-    found: Found
-    evidence: Evidence | None
-    alternatives: tuple[Alternative, ...]
     seed: int
     risk: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One finished search, over `question`, which may be narrower than what was asked.
+
+    `evidence` is None when no verified proposal was found; `holds`: the draws keep the accepted risk.
+    """
+
+    asked: Asked
+    question: Question
+    found: Found
+    evidence: Evidence | None = None
+    alternatives: tuple[Alternative, ...] = ()
     holds: bool = False
+
+    @classmethod
+    def of(cls, asked: Asked, found: Found) -> Answer:
+        """The answer of a search."""
+        return cls(asked, found.state.question, found)
+
+    @property
+    def workload(self) -> Workload:
+        """The workload asked about."""
+        return self.asked.workload
+
+    @property
+    def rejections(self) -> tuple[Rejection, ...]:
+        """Refusals of the market and of memory."""
+        return self.asked.rejections
+
+    @property
+    def seed(self) -> int:
+        """Seed of the traffic and the draws."""
+        return self.asked.seed
+
+    @property
+    def risk(self) -> float:
+        """Accepted probability that an objective fails."""
+        return self.asked.risk
 
     @property
     def hours(self) -> float:
@@ -80,7 +116,7 @@ def plan_document(answer: Answer, evidence: Evidence) -> Plan:
         slo_probability=evidence.probability,
         binding_slo=f"{tightest.subject} {tightest.slo.name}" if tightest else None,
         pools=made.pools,
-        models=planned_models(question.needs, made, answer.found.state.demands, evidence),
+        models=planned_models(question.needs, made, evidence),
         pipelines=planned_pipelines(question.needs, evidence),
         placements=made.placements,
         autoscaling=(),
@@ -106,6 +142,15 @@ def _rates(answer: Answer) -> RateTable:
         if option.costs is not None:
             table.update({key: rate_at_slo(by_name[option.model], option, replicas, question.traces)})
     return table
+
+
+def affordable(answer: Answer) -> bool:
+    """Whether a proposal keeps every budget of its workload."""
+    question, proposal = answer.question, answer.found.proposal
+    made = fleet(proposal, question.options, question.needs, RateTable(), question.market)
+    cost = monthly_cost(proposal, answer.workload.hours)
+    prices = token_prices(question.needs, made.pools, made.placements, made.deployments, question.options)
+    return _over_budget(answer.workload, cost, prices) is None
 
 
 def infeasible_plan(answer: Answer) -> Plan:
@@ -152,7 +197,7 @@ def what_binds(answer: Answer) -> str:
                 why = f": {first.option}: {first.reason}" if first else "; name machines under fleet.owned"
                 return f"The fleet offers no machine{why}."
             return f"{need.name} fits nothing that the fleet allows.{nearest}"
-        if need.has_load and all(answer.found.state.rates[o.key].requests_per_s <= 0 for o in options):
+        if need.has_load and all(answer.found.first.rates[o.key].requests_per_s <= 0 for o in options):
             return _slowest(answer, need)
     packing = answer.found.proposal.packing
     if packing.status == "infeasible":
@@ -208,7 +253,7 @@ def _over_budget(workload: Workload, cost: MonthlyCost, prices: TokenPrice) -> B
     for name, limit, value, unit in checks:
         if limit is not None and value is not None and value > limit:
             what = f"{name} {format_usd(limit)}: the cheapest plan costs {format_usd(value)} {unit}"
-            return Binding(what, (f"{name.split('.')[1]}: {format_usd(value * 1.01).replace(',', '')}",))
+            return Binding(what, (f"{name}: {format_usd(value * 1.01)}",))
     return None
 
 
@@ -224,7 +269,7 @@ def _too_risky(answer: Answer, evidence: Evidence) -> Binding | None:
 
 
 def _bound(answer: Answer, cost: MonthlyCost) -> Bound:
-    lowest = answer.found.first.proposal.packing.bound_usd_per_hour * answer.hours
+    lowest = min(answer.found.first.proposal.packing.bound_usd_per_hour * answer.hours, cost.value)
     gap = (cost.value - lowest) / lowest if lowest > 0 else 0.0
     return Bound(lowest, max(gap, 0.0))
 
@@ -312,7 +357,7 @@ def _ordered(rejections: Iterable[Rejection]) -> tuple[Rejection, ...]:
 def _too_slow(answer: Answer) -> tuple[Rejection, ...]:
     """Accelerators on which no option of a model keeps its objectives even when idle."""
     found = []
-    rates = answer.found.state.rates
+    rates = answer.found.first.rates  # as loose as it gets: later budgets are the search's own
     for need in answer.question.needs:
         if not need.has_load:
             continue

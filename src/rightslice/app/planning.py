@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import NormalDist
 
-from rightslice.app.alternatives import alternatives, describe
 from rightslice.app.clock import Clock
-from rightslice.app.explain import Answer, infeasible_plan, plan_document
-from rightslice.app.judge import at_quantile, holds, judge, sigma
+from rightslice.app.decide import decide, describe
+from rightslice.app.explain import Asked, affordable, infeasible_plan, plan_document
+from rightslice.app.judge import judge
 from rightslice.app.knowledge import ON_PREMISES, known_names
 from rightslice.app.scenarios import draw_loads
-from rightslice.app.search import search
 from rightslice.app.state import Question
 from rightslice.app.ways_out import Retry, ways_out
 from rightslice.catalogue.architecture import Architecture
@@ -39,12 +36,6 @@ from rightslice.traffic.traces import Trace, read_trace
 
 PLANNED_ENGINES = ("vllm",)
 """Engines whose performance is modelled; the others in `fleet.engines` are reported as not considered."""
-JOINT_START = 0.6
-"""Share of the joint quantile z / sqrt(k) to start from."""
-RISK_STEPS = (0.0, 0.2, 0.4, 0.6, 0.9, 1.2, 1.6)
-"""Standard deviations added to the design quantile, in turn, until the draws keep the objectives often enough."""
-
-
 MOST_NODES, LEAST_NODES = 500, 5
 NO_TIMINGS = dict.fromkeys(("read_s", "candidates_cpu_s", "pack_cpu_s", "simulate_cpu_s"), 0.0)
 
@@ -79,14 +70,10 @@ def plan_workload(
     progress("candidates")
     with clock.running("candidates_cpu_s"):
         question, market_rejections = _question(loaded.workload, architectures, traces, seed, clock)
-    answer = _answer(loaded.workload, question, market_rejections, (seed, risk), progress)
+    answer = decide(Asked(loaded.workload, question, market_rejections, seed, risk), progress)
     if answer.found.verified:
         answer = replace(answer, evidence=judge(question, answer.found.proposal, answer.found.rounds, seed))
-    if answer.evidence:
-        others = alternatives(question, answer.found, answer.hours, progress)
-        plan = plan_document(replace(answer, alternatives=others), answer.evidence)
-    else:
-        plan = infeasible_plan(answer)
+    plan = plan_document(answer, answer.evidence) if answer.evidence else infeasible_plan(answer)
     if plan.binding:
         progress("ways out")
         tried = ways_out(answer, _retry(architectures, traces, seed, risk))
@@ -99,12 +86,10 @@ def _retry(
 ) -> Retry:
     def attempt(workload: Workload) -> tuple[float, str] | None:
         question, rejections = _question(workload, architectures, traces, seed, Clock())
-        answer = _answer(workload, question, rejections, (seed, risk), None)
-        usd = answer.found.proposal.packing.usd_per_hour * answer.hours
-        limit = workload.budget.monthly
-        if not answer.found.verified or (limit is not None and usd > limit):
+        answer = decide(Asked(workload, question, rejections, seed, risk), _silent, rivals=False)
+        if not answer.holds or not affordable(answer):
             return None
-        return usd, describe(answer.found)
+        return answer.found.proposal.packing.usd_per_hour * answer.hours, describe(answer.found)
 
     return attempt
 
@@ -120,7 +105,29 @@ def _architecture(model: Model) -> Architecture | None:
         message = f'model "{model.name}": no law predicts task {model.task} yet'
         hint = "measure it and add profile: {memory, streams, latency}"
         raise BadInputError(Diagnostic("RS0311", message, hint=hint))
-    return resolve_model(model.source[0])
+    architecture = resolve_model(model.source[0])
+    _check_context(model, architecture)
+    return architecture
+
+
+def _check_context(model: Model, architecture: Architecture) -> None:
+    """A context beyond the model's own, or below its mean request, is a mistake in the file."""
+    given, longest = model.max_context, architecture.context_max
+    if given is None:
+        return
+    found = []
+    if longest is not None and given > longest:
+        message = f'model "{model.name}": max_context {given:,} is beyond the {longest:,} tokens that it was made for'
+        found.append(Diagnostic("RS2002", message, hint=f"max_context: {longest} or less"))
+    for traffic in model.traffic:
+        mean = sum(side.mean for side in (traffic.input_tokens, traffic.output_tokens) if side)
+        if mean > given:
+            message = (
+                f'model "{model.name}": class "{traffic.name}" has {mean:,} tokens a request, max_context is {given:,}'
+            )
+            found.append(Diagnostic("RS2002", message, hint=f"max_context: {mean} or more"))
+    if found:
+        raise BadInputError(found)
 
 
 def _traces(workload: Workload, path: Path) -> dict[str, Trace]:
@@ -164,41 +171,6 @@ def _engines(workload: Workload) -> tuple[str, ...]:
         message = f"no performance model for {', '.join(workload.fleet.engines)}"
         raise BadInputError(Diagnostic("RS0315", message, hint=f"engines: [{', '.join(PLANNED_ENGINES)}]"))
     return planned
-
-
-def _answer(
-    workload: Workload,
-    question: Question,
-    rejections: tuple[Rejection, ...],
-    seed_and_risk: tuple[int, float],
-    progress: Callable[[str], None] | None,
-) -> Answer:
-    """Search with times at a quantile of their error; raise it until the draws keep `risk` or nothing is left.
-
-    Groups of models that no pipeline ties together must each hold: the quantile is that of (1 - risk) to the power of
-    one over their number. Within a group of k models, whose errors are independent, it starts lower: the chance that
-    all are late at once is small. Without `progress` one search is all, and no errors are drawn.
-    """
-    seed, risk = seed_and_risk
-    uncertain = {option.model for option in question.options.values() if sigma(option) > 0}
-    tied = max((len(load.models & uncertain) for load in question.loads), default=0)
-    share = (1.0 - risk) ** (1.0 / max(1, len(question.loads)))
-    z = NormalDist().inv_cdf(share) * (1.0 if tied < 2 else JOINT_START / math.sqrt(tied))
-    best: Answer | None = None
-    known = None
-    for extra in RISK_STEPS if uncertain else RISK_STEPS[:1]:
-        found = search(question, at_quantile(z + extra), progress or _silent, known=known)
-        if known and not found.verified:
-            found = search(question, at_quantile(z + extra), progress or _silent)
-        known = found.state
-        answer = Answer(workload, question, rejections, found, None, (), seed, risk)
-        if not found.verified or progress is None:
-            break
-        progress("draws of prediction error")
-        best = replace(answer, holds=holds(question, found.proposal, seed, risk))
-        if best.holds:
-            break
-    return best or answer
 
 
 def write_plan(plan: Plan, folder: Path, *, emit: bool = True) -> tuple[str, ...]:

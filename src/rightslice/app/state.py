@@ -10,7 +10,7 @@ from rightslice.app.clock import Clock
 from rightslice.app.rating import ceiling, fastest_s, simulated_rate
 from rightslice.app.scenarios import Load, Slowdown, scenarios, servers
 from rightslice.core.rates import Rate, RateTable
-from rightslice.core.results import SimulationResult, percentile
+from rightslice.core.results import PATIENCE_S, SimulationResult, percentile
 from rightslice.optimization.needs import Need, PipelineShare
 from rightslice.optimization.options import Option
 from rightslice.optimization.propose import Market, Proposal, propose
@@ -287,6 +287,8 @@ def _late_s(results: Sequence[SimulationResult]) -> float:
             for outcome in pipeline.outcomes:
                 if not outcome.met and pipeline.e2e_ms is not None:
                     late += max(percentile(pipeline.e2e_ms, outcome.slo.share) / 1e3 - outcome.slo.at_most_s, 1e-3)
+            if not pipeline.kept_up and pipeline.e2e_ms is not None:
+                late += pipeline.e2e_ms.p95 / 1e3 - PATIENCE_S
     return late
 
 
@@ -311,4 +313,4 @@ def _loosest_s(share: PipelineShare, model: str, fastest: Mapping[str, float]) -
 
 def _limit_s(share: PipelineShare) -> float:
     """The pipeline's tightest end-to-end limit; a minute where it has none."""
-    return min((slo.at_most_s for slo in share.pipeline.slo if slo.metric == "e2e"), default=60.0)
+    return min((slo.at_most_s for slo in share.pipeline.slo if slo.metric == "e2e"), default=PATIENCE_S)

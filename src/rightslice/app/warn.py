@@ -11,6 +11,7 @@ from rightslice.core.quantities import format_usd
 from rightslice.optimization.assemble import Fleet
 from rightslice.optimization.needs import Need
 from rightslice.spec.workload import Workload
+from rightslice.traffic.lengths import MAX_P95_OVER_MEAN
 
 WIDE_BAND = 0.25
 """A half width of the 80 % band above which the plan points at the prediction."""
@@ -46,11 +47,17 @@ def warnings(
         found += _availability(need, made)
         found += _prediction(need, question, made)
         found += _quality(need, made)
+        found += _impossible_spread(need)
         found += _not_modelled(need)
     if spare_saving_usd is not None and spare_saving_usd > 0:
         saved = format_usd(spare_saving_usd)
         found.append(PlanWarning("RS5004", "spare replicas", f"N + 1 costs {saved} a month; min_replicas: 1 drops it"))
     found += _prices(made)
+    if workload.hours == "office":
+        text = (
+            "the cost counts office hours only; the manifests run always: scale the pools to zero outside those hours"
+        )
+        found.append(PlanWarning("RS5009", "hours", text))
     if workload.objective != "cost":
         found.append(
             PlanWarning("RS5009", "objective", f"{workload.objective}: this version plans for the lowest cost")
@@ -68,6 +75,13 @@ def warnings(
 
 
 def _availability(need: Need, made: Fleet) -> Iterator[PlanWarning]:
+    by_name = {pool.name: pool for pool in made.pools}
+    sites = {(by_name[d.pool].provider, by_name[d.pool].region) for d in made.deployments[need.name]}
+    if len(sites) > 1:
+        where = ", ".join(" ".join(site) for site in sorted(sites))
+        yield PlanWarning(
+            "RS5012", need.name, f"runs in {where}: something must share its traffic between the clusters"
+        )
     replicas = sum(d.replicas.steady for d in made.deployments[need.name])
     nodes = {(p.pool, p.node) for p in made.placements for slot in p.slots if slot.model == need.name}
     if replicas == 1:
@@ -100,6 +114,16 @@ def _quality(need: Need, made: Fleet) -> Iterator[PlanWarning]:
         if DTYPE_BITS[dtype] < DTYPE_BITS.get(published, 16):
             text = f"{dtype} weights instead of the published {published}: a quality decision; evaluate before use"
             yield PlanWarning("RS5005", need.name, text)
+
+
+def _impossible_spread(need: Need) -> Iterator[PlanWarning]:
+    """A lognormal has no p95 beyond 3.87 times its mean: the mean is kept and the tail falls short."""
+    for traffic in need.model.traffic:
+        for name, side in (("input_tokens", traffic.input_tokens), ("output_tokens", traffic.output_tokens)):
+            if side is not None and side.p95 is not None and side.p95 > MAX_P95_OVER_MEAN * side.mean:
+                far = f"{traffic.name}: {name} p95 {side.p95:,} is more than {MAX_P95_OVER_MEAN:g} times the mean"
+                text = f"{far}; a smaller tail is simulated"
+                yield PlanWarning("RS5006", need.name, text)
 
 
 def _not_modelled(need: Need) -> Iterator[PlanWarning]:

@@ -73,7 +73,7 @@ def _wider_fleets(workload: Workload) -> Iterator[tuple[str, dict[str, Any]]]:
     if fleet.regions:
         yield "fleet.regions: any", {"regions": ()}
     if fleet.providers:
-        yield "fleet.providers: any", {"providers": (), "regions": (), "platform": None}
+        yield "fleet.providers, regions and platform: any", {"providers": (), "regions": (), "platform": None}
     if fleet.quota:
         yield "fleet.quota: raised as needed", {"quota": ()}
 

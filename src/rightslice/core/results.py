@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from rightslice.core.slo import Slo
 
+PATIENCE_S = 60.0
+"""End-to-end limit of a pipeline that has no objective."""
 KEPT_UP_SHARE = 0.9
 """Requests answered before the horizon ends, of those that came; the rest may still be under way."""
 
@@ -90,6 +92,11 @@ class PipelineResult:
     slo_attainment: float
     outcomes: tuple[SloOutcome, ...] = ()
 
+    @property
+    def kept_up(self) -> bool:
+        """False where a population without objectives waits: its users spend longer waiting than PATIENCE_S."""
+        return bool(self.outcomes) or self.e2e_ms is None or self.e2e_ms.p95 <= PATIENCE_S * 1e3
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicaResult:
@@ -133,7 +140,8 @@ class SimulationResult:
     @property
     def sound(self) -> bool:
         """Whether every objective holds, no request fails, and classes without objectives are kept up with."""
-        return self.slos_met and self.failed == 0 and all(result.kept_up for result in self.per_class)
+        kept_up = [r.kept_up for r in self.per_class] + [r.kept_up for r in self.pipelines]
+        return self.slos_met and self.failed == 0 and all(kept_up)
 
     @property
     def slo_attainment(self) -> float:

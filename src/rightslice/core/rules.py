@@ -82,6 +82,7 @@ RULES: Final[dict[str, str]] = {
     "RS5008": "search.stopped-early",
     "RS5009": "stage.not-modelled",
     "RS5010": "availability.one-failure-domain",
+    "RS5012": "availability.split-model",
     "RS5011": "prediction.not-calibrated",
     # RS9xxx: the tool itself
     "RS9001": "internal.unexpected",

@@ -123,8 +123,13 @@ def _pools(proposal: Proposal, market: Market) -> tuple[Pool, ...]:
         offer = proposal.offer_of[key]
         machine = offer.machine
         menu = {layout.name: layout for layout in specs[key].layouts}
+        one_layout = len(menu) == 1  # such a pool is cut alike everywhere, idle GPUs too
         used = tuple(
-            LayoutUse(name, gpus, {} if name == WHOLE else dict(menu[name].profiles))
+            LayoutUse(
+                name,
+                nodes * specs[key].gpus_per_node if one_layout else gpus,
+                {} if name == WHOLE else dict(menu[name].profiles),
+            )
             for (pool, name), gpus in sorted(proposal.packing.layouts.items())
             if pool == key and gpus > 0
         )
@@ -175,9 +180,16 @@ def _placements(
     return tuple(placed)
 
 
-def planned_models(
-    needs: Sequence[Need], made: Fleet, demands: Mapping[str, float], evidence: Evidence
-) -> tuple[PlannedModel, ...]:
+def _load_per_s(need: Need, evidence: Evidence) -> float:
+    """Planned rate of its own classes and the rate of the busiest population, as simulated, for each visit."""
+    of = {(share.pipeline.name, share.users_name): share.visits for share in need.shares}
+    busiest = max(
+        (found.requests_per_s * of.get((found.pipeline, found.users), 0) for found in evidence.pipelines), default=0.0
+    )
+    return need.planned_rate_per_s + busiest
+
+
+def planned_models(needs: Sequence[Need], made: Fleet, evidence: Evidence) -> tuple[PlannedModel, ...]:
     """One entry per model of the workload, in its order."""
     planned = []
     for need in needs:
@@ -190,7 +202,7 @@ def planned_models(
                 source=need.source,
                 task=need.model.task,
                 replicas=sum(d.replicas.steady for d in deployments),
-                rate_per_s=demands.get(need.name, 0.0),
+                rate_per_s=_load_per_s(need, evidence),
                 expected=Expected(
                     found.ttft_ms if found else None,
                     found.tpot_ms if found else None,

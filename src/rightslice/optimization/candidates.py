@@ -134,7 +134,8 @@ def _custom_refusal(need: Need, site: Site, memory: CustomMemory, whole: Device)
     held = f"{site.largest} x {each} = {site.largest * each} GB"
     reason = f"needs {total}; the largest machine, {site.largest_machine}, has {held}"
     if site.largest * each * GIB >= memory.total_bytes:
-        reason += f", of which {format_bytes(site.largest * whole.memory_bytes)} are visible and 95 % may be filled"
+        usable = format_bytes(site.largest * whole.memory_bytes, binary=True)
+        reason += f" as advertised: {usable} are visible, 95 % of them may be filled"
     if site.fast_network:
         return _refusal(need, site, "RS2001", reason + "; a model that we cannot read is not split over machines")
     return _refusal(

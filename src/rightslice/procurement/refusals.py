@@ -130,6 +130,14 @@ def _not_sold(machine: Machine, fleet: Fleet, interruptible: bool) -> Problem:
     lasting = [capacity for capacity in ("on_demand", "reservation") if capacity in sold and listed]
     if set(lasting) & {name.removeprefix("future_") for name in fleet.purchase}:
         return "RS4014", f"no price of the kinds {_listed(fleet.price)} is known", "add list to fleet.price"
+    taken_away = [c for c in ("spot", "flex_start") if c in sold and c in fleet.purchase]
+    if taken_away and not interruptible:
+        reason = f"{taken_away[0]} capacity may be taken away, and no model is interruptible"
+        return (
+            "RS4014",
+            reason,
+            f"interruptible: true on the models, or add {(lasting or ['on_demand'])[0]} to fleet.purchase",
+        )
     if lasting:
         reason = f"it is sold as {_listed(sorted(sold))}, fleet.purchase allows {_listed(fleet.purchase)}"
         return "RS4014", reason, f"add {lasting[0]} to fleet.purchase"

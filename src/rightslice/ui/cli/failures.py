@@ -32,8 +32,11 @@ def guarded(command: Callable[[], int], *, as_json: bool, quiet: bool) -> int:
     except BrokenPipeError:
         return 0
     except KeyboardInterrupt:
-        write_note("interrupted")
-        return INTERRUPTED
+        return _interrupted()
+    except SystemError as error:  # what compiled code makes of an interrupt
+        if _was_interrupt(error):
+            return _interrupted()
+        return _report(_unexpected(error), as_json=as_json, quiet=quiet)
     except CycloptsError as error:
         return _report(_usage(error), as_json=as_json, quiet=quiet)
     except RightsliceError as error:
@@ -42,6 +45,19 @@ def guarded(command: Callable[[], int], *, as_json: bool, quiet: bool) -> int:
         if os.environ.get("RIGHTSLICE_DEBUG") == "1":
             traceback.print_exc()
         return _report(_unexpected(error), as_json=as_json, quiet=quiet)
+
+
+def _interrupted() -> int:
+    write_note("interrupted")
+    return INTERRUPTED
+
+
+def _was_interrupt(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _report(error: RightsliceError, *, as_json: bool, quiet: bool) -> int:

@@ -31,7 +31,12 @@ def terminal() -> Terminal:
 
 
 def _colorful(stream: TextIO) -> bool:
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return _is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    """False for a stream that was closed before we started."""
+    return stream is not None and stream.isatty()
 
 
 def _can_show(stream: TextIO, text: str) -> bool:
@@ -88,7 +93,7 @@ class Progress:
     """One line on standard error that is overwritten; silent unless that is a terminal."""
 
     def __init__(self, *, quiet: bool = False) -> None:
-        self._shown = not quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._shown = not quiet and _is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
 
     def __call__(self, message: str) -> None:
         """Show what happens now."""
