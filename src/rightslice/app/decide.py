@@ -13,6 +13,7 @@ from statistics import NormalDist
 
 from rightslice.app.explain import Answer, Asked
 from rightslice.app.judge import at_quantile, holds, sigma
+from rightslice.app.prune import pruned
 from rightslice.app.search import Found, search
 from rightslice.app.state import Question, State
 from rightslice.core.plan import Alternative
@@ -32,11 +33,12 @@ RISK_STEPS = (0.0, 0.2, 0.4, 0.6, 0.9, 1.2, 1.6)
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """One narrowing: `accelerator` is empty for all of them. `usd_per_hour` bounds its plans from below."""
+    """One narrowing: `accelerator` is empty for all of them. `usd_per_hour`: its first, optimistic proposal."""
 
     question: Question
     accelerator: str
     usd_per_hour: float
+    bound_usd_per_hour: float
 
 
 def decide(asked: Asked, progress: Callable[[str], None], *, rivals: bool = True) -> Answer:
@@ -58,7 +60,8 @@ def decide(asked: Asked, progress: Callable[[str], None], *, rivals: bool = True
     if not accepted:
         return next((answer for _, answer in tried if answer.found.verified), tried[0][1])
     chosen = min(accepted, key=lambda pair: _usd(pair[1]))
-    return replace(chosen[1], alternatives=_alternatives(chosen, accepted))
+    bound = min(start.bound_usd_per_hour for start in fleets)
+    return replace(chosen[1], alternatives=_alternatives(chosen, accepted), bound_usd_per_hour=bound)
 
 
 def _usd(answer: Answer) -> float:
@@ -84,7 +87,9 @@ def _fleets(asked: Asked) -> Iterator[_Start]:
 
 def _start(asked: Asked, question: Question, accelerator: str) -> _Start:
     proposal = State.optimistic(question, at_quantile(_quantile(asked))).proposal
-    return _Start(question, accelerator, proposal.packing.usd_per_hour if proposal.feasible else math.inf)
+    if not proposal.feasible:
+        return _Start(question, accelerator, math.inf, math.inf)
+    return _Start(question, accelerator, proposal.packing.usd_per_hour, proposal.packing.bound_usd_per_hour)
 
 
 def _rivals(asked: Asked, fleets: list[_Start]) -> list[_Start]:
@@ -119,10 +124,13 @@ def _quantile(asked: Asked) -> float:
 
 
 def _at_risk(asked: Asked, question: Question, progress: Callable[[str], None]) -> Answer:
-    """Search with times at a quantile of their error; raise it until the draws keep the risk or nothing is left."""
+    """Search with times at a quantile of their error; raise it until the draws keep the risk or nothing is left.
+
+    What is found then is pruned, as far as the draws still keep it.
+    """
     z = _quantile(asked)
     uncertain = any(sigma(option) > 0 for option in question.options.values())
-    best: Answer | None = None
+    verified: Answer | None = None
     known = None
     for extra in RISK_STEPS if uncertain else RISK_STEPS[:1]:
         found = search(question, at_quantile(z + extra), progress, known=known)
@@ -132,11 +140,21 @@ def _at_risk(asked: Asked, question: Question, progress: Callable[[str], None]) 
         answer = Answer.of(asked, found)
         if not found.verified:
             break
+        verified = answer
         progress("draws of prediction error")
-        best = replace(answer, holds=holds(question, found.proposal, asked.seed, asked.risk))
-        if best.holds:
-            break
-    return best or answer
+        if holds(question, found.proposal, asked.seed, asked.risk):
+            return _pruned(answer, progress)
+    return verified or answer
+
+
+def _pruned(answer: Answer, progress: Callable[[str], None]) -> Answer:
+    """The cheapest of the ever cheaper proposals that the draws keep; the first of them is known to."""
+    asked, found = answer.asked, answer.found
+    progress("taking back what is not needed")
+    first, *cheaper = pruned(found.state)
+    progress("draws of prediction error")
+    kept = (p for p in reversed(cheaper) if holds(answer.question, p, asked.seed, asked.risk))
+    return replace(answer, found=replace(found, proposal=next(kept, first)), holds=True)
 
 
 def _alternatives(chosen: tuple[_Start, Answer], accepted: list[tuple[_Start, Answer]]) -> tuple[Alternative, ...]:

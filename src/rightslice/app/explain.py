@@ -54,7 +54,8 @@ class Asked:
 class Answer:
     """One finished search, over `question`, which may be narrower than what was asked.
 
-    `evidence` is None when no verified proposal was found; `holds`: the draws keep the accepted risk.
+    `evidence` is None when no verified proposal was found; `holds`: the draws keep the accepted risk;
+    `bound_usd_per_hour`: no plan for the workload costs less.
     """
 
     asked: Asked
@@ -63,6 +64,7 @@ class Answer:
     evidence: Evidence | None = None
     alternatives: tuple[Alternative, ...] = ()
     holds: bool = False
+    bound_usd_per_hour: float = 0.0
 
     @classmethod
     def of(cls, asked: Asked, found: Found) -> Answer:
@@ -269,7 +271,7 @@ def _too_risky(answer: Answer, evidence: Evidence) -> Binding | None:
 
 
 def _bound(answer: Answer, cost: MonthlyCost) -> Bound:
-    lowest = min(answer.found.first.proposal.packing.bound_usd_per_hour * answer.hours, cost.value)
+    lowest = min(answer.bound_usd_per_hour * answer.hours, cost.value)
     gap = (cost.value - lowest) / lowest if lowest > 0 else 0.0
     return Bound(lowest, max(gap, 0.0))
 

@@ -46,10 +46,12 @@ def drawn(seed: int, number: int) -> Slowdown:
 
 
 def holds(question: Question, proposal: Proposal, seed: int, risk: float) -> bool:
-    """Whether at most `risk` of the draws miss an objective; stops at the first draw that decides it."""
+    """Whether at most `risk` of the draws miss an objective; slowest draws first, up to the one that decides it."""
     counts = proposal.counts
     left = math.floor(risk * DRAWS + 1e-9)
-    for number in range(DRAWS if question.has_traffic else 0):
+    used = [question.options[key] for key in sorted(counts)]
+    slowness = [math.prod(drawn(seed, number)(option) for option in used) for number in range(DRAWS)]
+    for number in sorted(range(DRAWS if question.has_traffic else 0), key=lambda number: -slowness[number]):
         left -= not kept(_repeat(question, counts, seed, number))
         if left < 0:
             return False

@@ -15,24 +15,17 @@ NEXT_CHEAPER = 6
 """Options tried in place of one in use."""
 TIE_USD_PER_HOUR = 1e-3
 """A packing that is cheaper by less than this is not cheaper."""
-LEAST_SAVED_S = 1e-3
-"""Less delay saved than this counts as none."""
 
 
-TIE_USD_PER_HOUR = 1e-3
-"""A packing that is cheaper by less than this is not cheaper."""
-LEAST_SAVED_S = 1e-3
-"""Less delay saved than this counts as none."""
-
-
-def pruned(state: State) -> Proposal:
-    """The proposal of `state` less what turns out not to be needed.
+def pruned(state: State) -> Iterator[Proposal]:
+    """The proposal of `state`, then ever cheaper ones without what turns out not to be needed.
 
     The tightening turns one knob at a time and can overshoot. A replica is taken away or moved to something cheaper,
     alone or with one replica more of another model, as long as the simulation still keeps everything and the packing
     gets cheaper.
     """
     question, best = state.question, state.proposal
+    yield best
     prices = _prices(question)
     improved, tries, left = True, 0, max(LEAST_REPACKS, MOST_REPACKS // len(question.needs))
     while improved and tries < MAX_TRIES:
@@ -48,8 +41,8 @@ def pruned(state: State) -> Proposal:
                 packed = repack(question.needs, question.options, counts, question.market)
             if packed.feasible and packed.packing.usd_per_hour < best.packing.usd_per_hour - TIE_USD_PER_HOUR:
                 best, improved = packed, True
+                yield best
                 break
-    return best
 
 
 def _prices(question: Question) -> dict[str, float]:

@@ -19,9 +19,12 @@ TARGET_REQUESTS = 6000
 """Requests of the slowest class in one verification, within the horizon's bounds: p95 from 300 samples beyond it."""
 MIN_HORIZON_S = 600.0
 MAX_HORIZON_S = 6 * 3600.0
-LEAST_HORIZON_S = 20.0
-MAX_REQUESTS = 30_000
-"""Requests of one group of models in one verification, unless LEAST_HORIZON_S brings more."""
+MAX_REQUESTS = 20_000
+"""Requests of one group of models in one verification, unless the least horizon brings more."""
+LEAST_HORIZON_S = 60.0
+ANSWERS_PER_HORIZON = 8.0
+TYPICAL_TPOT_S = 0.04
+"""A horizon spans several answers of usual speed, or batches would not fill within it."""
 WARMUP_SHARE = 0.1
 
 Slowdown = Callable[[Option], float]
@@ -37,6 +40,12 @@ class Load:
     populations: tuple[ClosedPipeline, ...]
     horizon_s: float
     seed: int
+
+    @property
+    def requests(self) -> float:
+        """About how many requests one simulation meets; a user sends at most one in the think time and a second."""
+        of_users = (p.concurrent * p.duration_s / (p.think_time_s + 1.0) for p in self.populations)
+        return sum(len(found.arrivals) for found in self.classes) + max(of_users, default=0.0)
 
 
 def draw_loads(workload: Workload, needs: Sequence[Need], traces: Mapping[str, Trace], seed: int) -> tuple[Load, ...]:
@@ -95,7 +104,12 @@ def _horizon_s(needs: Sequence[Need]) -> float:
     if not rates:
         return MIN_HORIZON_S
     wanted = min(max(TARGET_REQUESTS / min(rates), MIN_HORIZON_S), MAX_HORIZON_S)
-    return float(math.ceil(min(wanted, max(MAX_REQUESTS / sum(rates), LEAST_HORIZON_S))))
+    return float(math.ceil(min(wanted, max(MAX_REQUESTS / sum(rates), *(least_horizon_s(need) for need in needs)))))
+
+
+def least_horizon_s(need: Need) -> float:
+    """Long enough for batches to fill: several of the model's mean answers at a usual speed."""
+    return max(LEAST_HORIZON_S, ANSWERS_PER_HORIZON * TYPICAL_TPOT_S * need.output_tokens)
 
 
 def _population(pipeline: Pipeline, name: str, users: Users, needs: Sequence[Need], seed: int) -> ClosedPipeline:

@@ -9,26 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rightslice.app.prune import pruned
 from rightslice.app.scenarios import Slowdown
 from rightslice.app.state import Question, State
 from rightslice.core.results import SimulationResult
 from rightslice.optimization.propose import Proposal
 
 MAX_ROUNDS = 40
-STEP_DOWN = 0.95
-"""A rate that has just been refuted falls at least to this share of itself."""
-JUST_BELOW = 1.0 - 1e-6
-"""Turns a knob just past the point where the present packing no longer satisfies it."""
-LEAST_LOAD = 1e-3
-AT_BEST = 1.02
-"""A stage within 2 % of its fastest option cannot be tightened."""
-NEXT_CHEAPER = 6
-"""Options tried in place of one in use."""
-TIE_USD_PER_HOUR = 1e-3
-"""A packing that is cheaper by less than this is not cheaper."""
-LEAST_SAVED_S = 1e-3
-"""Less delay saved than this counts as none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +43,8 @@ def search(
     progress: Callable[[str], None],
     max_rounds: int = MAX_ROUNDS,
     known: State | None = None,
-    *,
-    prune: bool = True,
 ) -> Found:
-    """Run the loop with every option's times scaled by `slowdown`; `known`: a state of a search with smaller times.
-
-    Without `prune` the first proposal that keeps everything is the answer.
-    """
+    """Run the loop with every option's times scaled by `slowdown`; `known`: a state of a search with smaller times."""
     first = State.optimistic(question, slowdown)
     state = first.informed_by(known) if known else first
     rounds = 0
@@ -72,7 +53,7 @@ def search(
         requests = sum(result.requests for result in state.results)
         progress(f"round {rounds}: {state.usd_per_hour:,.2f} USD/h, {requests:,} requests simulated")
         if state.verified:
-            return Found(pruned(state) if prune else state.proposal, state, first, rounds)
+            break
         tighter = state.tightened()
         if tighter is None:
             break

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations, groupby
 
 from rightslice.app.clock import Clock
 from rightslice.app.rating import ceiling, fastest_s, simulated_rate
+from rightslice.app.sampling import of_the_whole, sampled
 from rightslice.app.scenarios import Load, Slowdown, scenarios, servers
 from rightslice.core.rates import Rate, RateTable
 from rightslice.core.results import PATIENCE_S, SimulationResult, percentile
@@ -21,6 +24,8 @@ STEP_DOWN = 0.95
 """A rate that has just been refuted falls at least to this share of itself."""
 JUST_BELOW = 1.0 - 1e-6
 """Turns a knob just past the point where the present packing no longer satisfies it."""
+LARGE_FLEET = 16
+"""Replicas of one model beyond which steps are larger than one replica."""
 LEAST_LOAD = 1e-3
 AT_BEST = 1.02
 """A stage within 2 % of its fastest option cannot be tightened."""
@@ -74,11 +79,12 @@ def run(
 def _run_part(
     question: Question, load: Load, counts: Mapping[str, int], slowdown: Slowdown
 ) -> tuple[SimulationResult, ...]:
-    built = servers(counts, question.options, slowdown)
-    if not built:
-        return ()
     with question.clock.running("simulate_cpu_s"):
-        return tuple(simulate(scenario) for scenario in scenarios(load, built))
+        part = sampled(load, counts, question.options)
+        built = servers(part.counts, question.options, slowdown)
+        if not built:
+            return ()
+        return tuple(of_the_whole(simulate(scenario), part.share) for scenario in scenarios(part.load, built))
 
 
 @dataclass(frozen=True)
@@ -143,15 +149,9 @@ class State:
         """Requests/s per model: its own planned rate, and the heaviest population of its pipelines."""
         return {
             need.name: need.planned_rate_per_s
-            + max((share.visits * self._closed_rate(share) for share in need.shares), default=0.0)
+            + max((share.visits * _closed_rate(share) for share in need.shares), default=0.0)
             for need in self.question.needs
         }
-
-    def _closed_rate(self, share: PipelineShare) -> float:
-        """users / (think time + the slowest response that still keeps the objective): Little's law."""
-        spent = sum(self.budgets_s[share.pipeline.name, stage] for stage in share.pipeline.stages)
-        response_s = max(min(_limit_s(share), spent), 1e-3)
-        return share.users.concurrent / (share.users.think_time + response_s)
 
     @cached_property
     def proposal(self) -> Proposal:
@@ -229,14 +229,31 @@ class State:
 
         Going up in small steps of cost finds the cheap end of what works; a turn that saves nothing is a last resort.
         """
-        late_s = _late_s(self.results)
-        ranked = []
-        for number, trial in enumerate(self._turns()):
-            saved_s = late_s - _late_s(trial.results)
-            ranked.append((saved_s < LEAST_SAVED_S, round(trial.usd_per_hour, 6), -saved_s, number, trial))
-        return min(ranked, key=lambda entry: entry[:4])[4] if ranked else None
+        grown = dict(self._grown_alone())
+        alone = sorted([*self._faster(), *grown.values()], key=_cost)
+        best = self._first_saving(alone)
+        limit = _cost(best) if best else math.inf
+        cost = {name: _cost(trial) for name, trial in grown.items()}
+        together = [
+            trial
+            for stages in self._stages_together()
+            if max(cost.get(stage, math.inf) for stage in stages) <= limit  # several cost no less than each of them
+            for trial in self._grown(stages)
+        ]
+        trials = sorted([*alone, *together], key=_cost)
+        return self._first_saving(trials) or next(iter(trials), None)
 
-    def _turns(self) -> Iterator[State]:
+    def _first_saving(self, trials: Sequence[State]) -> State | None:
+        """Of trials by rising cost: the first that saves delay; of equal cost, the one that saves most."""
+        late_s = _late_s(self.results)
+        for _, equal in groupby(trials, key=_cost):
+            saved_s, trial = max(((late_s - _late_s(t.results), t) for t in equal), key=lambda pair: pair[0])
+            if saved_s >= LEAST_SAVED_S:
+                return trial
+        return None
+
+    def _faster(self) -> Iterator[State]:
+        """A faster option for one stage."""
         for need in self.question.needs:
             used = self._used(need)
             for share in need.shares:
@@ -245,11 +262,37 @@ class State:
                 if slowest > self.fastest_s[need.name] * AT_BEST:
                     budget = min(self.budgets_s[knob], slowest) * JUST_BELOW
                     yield from _feasible(replace(self, budgets_s={**self.budgets_s, knob: budget}))
-            capacity = sum(count * self.rates[key].requests_per_s for key, count in used.items())
-            if need.shares and capacity > 0:
-                load = self.loads[need.name] * min(self.demands[need.name] / capacity, 1.0) * JUST_BELOW
-                if load > LEAST_LOAD:
-                    yield from _feasible(replace(self, loads={**self.loads, need.name: load}))
+
+    def _grown_alone(self) -> Iterator[tuple[str, State]]:
+        """More replicas for one stage."""
+        for need in self.question.needs:
+            for trial in self._grown((need.name,)) if need.shares else ():
+                yield need.name, trial
+
+    def _grown(self, stages: Sequence[str]) -> Iterator[State]:
+        """More replicas for each of these stages."""
+        lower = {need.name: self._lower_load(need) for need in self.question.needs if need.name in stages}
+        if all(load > LEAST_LOAD for load in lower.values()):
+            yield from _feasible(replace(self, loads={**self.loads, **lower}))
+
+    def _stages_together(self) -> Iterator[tuple[str, ...]]:
+        """Each pair of a pipeline's stages, and all of them.
+
+        Where two stages are full, more of one only moves the queue to the other: both must grow.
+        """
+        stages = [tuple(dict.fromkeys(s.pipeline.stages)) for need in self.question.needs for s in need.shares]
+        groups = [group for own in stages for n in {2, len(own)} if len(own) >= n for group in combinations(own, n)]
+        yield from dict.fromkeys(group for group in groups if len(group) > 1)
+
+    def _lower_load(self, need: Need) -> float:
+        """The load at which the replicas in use are one too few, or one in LARGE_FLEET."""
+        used = self._used(need)
+        capacity = sum(count * self.rates[key].requests_per_s for key, count in used.items())
+        if capacity <= 0:
+            return 0.0
+        replicas = sum(used.values())
+        step = JUST_BELOW * (1.0 - (replicas // LARGE_FLEET) / replicas)
+        return self.loads[need.name] * min(self.demands[need.name] / capacity, 1.0) * step
 
     def _idle_s(self, need: Need, key: str) -> float:
         option = self.question.options[key]
@@ -259,6 +302,10 @@ class State:
         """Option -> replicas of one model in the proposal."""
         counts = self.proposal.counts
         return {key: n for key, n in counts.items() if self.question.options[key].model == need.name}
+
+
+def _cost(state: State) -> float:
+    return round(state.usd_per_hour, 6)
 
 
 def _feasible(state: State) -> Iterator[State]:
@@ -309,6 +356,11 @@ def _loosest_s(share: PipelineShare, model: str, fastest: Mapping[str, float]) -
     """The pipeline's limit less the fastest possible other stages, for one visit."""
     others = sum(fastest[stage] for stage in share.pipeline.stages if stage != model)
     return (_limit_s(share) - others) / share.visits
+
+
+def _closed_rate(share: PipelineShare) -> float:
+    """users / (think time + the slowest response that still keeps the objective): Little's law."""
+    return share.users.concurrent / (share.users.think_time + max(_limit_s(share), 1e-3))
 
 
 def _limit_s(share: PipelineShare) -> float:

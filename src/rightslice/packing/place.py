@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -223,11 +224,16 @@ class _Filling:
     def _cut_gpus(self) -> None:
         """Deal the GPUs of each layout to the nodes that have the fewest slots of its kinds."""
         for layout in self.pool.layouts:
-            for _ in range(0 if WHOLE in layout.profiles else self.group.layouts.get(layout.name, 0)):
-                nodes = [node for node in self.nodes if node.free]
-                if not nodes:
+            count = 0 if WHOLE in layout.profiles else self.group.layouts.get(layout.name, 0)
+            ranked = [(node.seats_like(layout), -node.free, node.index) for node in self.nodes if node.free and count]
+            heapq.heapify(ranked)
+            for _ in range(count):
+                if not ranked:
                     raise self._impossible(f"layout {layout.name}")
-                min(nodes, key=lambda n: (n.seats_like(layout), -n.free, n.index)).add_cut(layout)
+                node = self.nodes[heapq.heappop(ranked)[2]]
+                node.add_cut(layout)
+                if node.free:
+                    heapq.heappush(ranked, (node.seats_like(layout), -node.free, node.index))
 
     def _spread_slices(self, batch: Sequence[_Replica]) -> None:
         """As `_spread`, over free slots instead of free GPUs."""

@@ -36,6 +36,8 @@ TRUST: tuple[Provenance, ...] = ("measured", "calibrated", "interpolated", "firs
 _SHARED_MEMORY = frozenset({"time-slicing", "mps"})
 _SMALLEST_FREE_SHARE = 0.01
 """Rounding between slices and visible memory is not called free space."""
+_LEAST_GAP = 0.005
+"""Closer than this, a plan is as cheap as its lower bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,13 @@ def baseline_text(plan: Plan) -> str:
     if not saving or plan.baseline is None:
         return ""
     return f"{saving} against {plan.baseline.description} ({format_usd(plan.baseline.monthly_usd)})"
+
+
+def bound_text(plan: Plan) -> str:
+    """`no plan costs less than $3,700 (this one 200 % more)`; empty where the plan meets its bound or has none."""
+    if plan.bound is None or plan.bound.gap < _LEAST_GAP:
+        return ""
+    return f"no plan costs less than {format_usd(plan.bound.monthly_usd)} (this one: {percent(plan.bound.gap, 2)} more)"
 
 
 def objectives(plan: Plan) -> tuple[SloResult, ...]:

@@ -14,6 +14,7 @@ from rightslice.reporting.summary import (
     GpuGroup,
     attainment_text,
     baseline_text,
+    bound_text,
     chance_text,
     cost_text,
     counts_text,
@@ -78,7 +79,7 @@ def _feasible(canvas: Canvas, plan: Plan) -> None:
 
 
 def _answers(canvas: Canvas, plan: Plan) -> None:
-    cost = [cost_text(plan), price_text(plan), baseline_text(plan), *_per_token_texts(plan)]
+    cost = [cost_text(plan), price_text(plan), baseline_text(plan), bound_text(plan), *_per_token_texts(plan)]
     answers = (
         ("DEPLOY", [pool_text(pool) for pool in plan.pools]),
         ("COST", _joined(cost, canvas.style.width)),

@@ -49,7 +49,10 @@ class Arrivals:
 
     def of_class(self, index: int) -> Arrivals:
         """The requests of one class."""
-        chosen = self.class_index == index
+        return self.where(self.class_index == index)
+
+    def where(self, chosen: NDArray[np.bool_]) -> Arrivals:
+        """The requests for which `chosen` (as many entries) is true."""
         return Arrivals(
             self.arrival_ps[chosen], self.class_index[chosen], self.input_tokens[chosen], self.output_tokens[chosen]
         )
@@ -118,7 +121,9 @@ def _refuse_too_many(traffic: TrafficClass, per_s: float, horizon_s: float) -> N
     lead_s = traffic.sessions.turns * traffic.sessions.gap if traffic.sessions else 0.0
     if per_s * (horizon_s + lead_s) > MAX_REQUESTS:
         message = f'class "{traffic.name}" has {per_s * (horizon_s + lead_s):.3g} requests in one run'
-        raise BadInputError(Diagnostic("RS0106", message, hint=f"at most {MAX_REQUESTS:,}: shorten the horizon"))
+        raise BadInputError(
+            Diagnostic("RS0106", message, hint=f"at most {MAX_REQUESTS:,}: split the workload, for example by region")
+        )
 
 
 def _merged(parts: Sequence[_Requests], horizon_s: float) -> Arrivals:

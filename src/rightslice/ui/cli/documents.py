@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -41,7 +42,7 @@ def init(
         hint = "add --force to overwrite it, or name another file"
         raise BadInputError(Diagnostic("RS0407", "exists already", Location(str(file)), hint))
     write_atomically(file, text)
-    write_note(f"Wrote {file}. Next: rightslice plan {file} -o out")
+    write_note(f"Wrote {file}. Next: rightslice plan {quote(str(file))} -o out")
     return 0
 
 

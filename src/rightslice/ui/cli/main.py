@@ -11,7 +11,7 @@ from cyclopts import App
 from rightslice import __version__
 from rightslice.ui.cli import catalog, documents, plan, size
 from rightslice.ui.cli.failures import guarded
-from rightslice.ui.cli.output import write_text
+from rightslice.ui.cli.output import open_closed_streams, write_text
 
 QUESTIONS: Final = (
     ("Does it fit, on what?", "size"),
@@ -61,6 +61,7 @@ def help_text() -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; never raises."""
+    open_closed_streams()
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     return guarded(lambda: _run(tokens), as_json="--json" in tokens, quiet="--quiet" in tokens)
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self, TextIO
 
 from rightslice.core.errors import BadInputError, Diagnostic
@@ -30,13 +31,15 @@ def terminal() -> Terminal:
     return Terminal(min(max(columns, _NARROWEST), _WIDEST), _colorful(sys.stdout), not _can_show(sys.stdout, _BLOCKS))
 
 
+def open_closed_streams() -> None:
+    """A program started with `>&-` has no stream at all: what is written goes nowhere."""
+    nowhere = Path(os.devnull)
+    sys.stdout = sys.stdout or nowhere.open("w", encoding="utf-8")
+    sys.stderr = sys.stderr or nowhere.open("w", encoding="utf-8")
+
+
 def _colorful(stream: TextIO) -> bool:
-    return _is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def _is_terminal(stream: TextIO | None) -> bool:
-    """False for a stream that was closed before we started."""
-    return stream is not None and stream.isatty()
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _can_show(stream: TextIO, text: str) -> bool:
@@ -93,7 +96,7 @@ class Progress:
     """One line on standard error that is overwritten; silent unless that is a terminal."""
 
     def __init__(self, *, quiet: bool = False) -> None:
-        self._shown = not quiet and _is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
+        self._shown = not quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
     def __call__(self, message: str) -> None:
         """Show what happens now."""

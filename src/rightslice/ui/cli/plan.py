@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -88,14 +89,15 @@ def _shown(plan: Plan, *, quiet: bool) -> str:
 def _closing(workload: Path, plan: Plan, output: Path | None, written: tuple[str, ...]) -> str:
     """`Wrote …` and `Next …`."""
     if output is None:
-        return f"\nNext   rightslice plan {workload} -o out   writes the report{' and the manifests' * plan.feasible}"
+        what = "the report and the manifests" if plan.feasible else "the report"
+        return f"\nNext   rightslice plan {quote(str(workload))} -o out   writes {what}"
     manifests = [path for path in written if path.startswith("kubernetes/")]
     names = [path for path in written if path not in manifests]
     if manifests:
         names.append(f"kubernetes/ ({len(manifests)} files; start with kubernetes/README.md)")
     lines = [f"\nWrote  {'   '.join(names)}   in {output}"]
     then = " · read kubernetes/README.md" if manifests else ""
-    lines.append(f"Next   open {output / 'report.html'}{then}")
+    lines.append(f"Next   open {quote(str(output / 'report.html'))}{then}")
     return "\n".join(lines)
 
 
