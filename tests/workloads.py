@@ -6,6 +6,8 @@ from rightslice.app.knowledge import known_names
 from rightslice.spec.loader import parse_workload
 from rightslice.spec.workload import Workload
 
+RATE = "{mean: 2/s, peak: 4/s}"
+
 CHAT = """
 apiVersion: rightslice/v1
 kind: Workload
@@ -25,7 +27,12 @@ environment: ENVIRONMENT
 """
 
 
-def chat(extra: str = "", fleet: str = "", environment: str = "development") -> Workload:
+def chat(extra: str = "", fleet: str = "", environment: str = "development", rate: str = RATE) -> Workload:
     """One language model; `extra` is a line of the model, `fleet` goes on after the accelerators."""
-    text = CHAT.replace("EXTRA", extra or "isolation: none").replace("FLEET", fleet).replace("ENVIRONMENT", environment)
+    text = (
+        CHAT.replace(RATE, rate)
+        .replace("EXTRA", extra or "isolation: none")
+        .replace("FLEET", fleet)
+        .replace("ENVIRONMENT", environment)
+    )
     return parse_workload(text, file="chat.yaml", known=known_names()).workload

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -176,3 +178,32 @@ def test_size_answers_as_an_engine_would_at_start_up() -> None:
         assert (document["verdict"], done.returncode) == (verdict, code), arguments
         assert bool(document["fix"]) == (verdict != "starts")
     assert run("size", "Llama-3.1-8B", "--engine", "vllm").returncode == 2
+
+
+def test_an_interrupted_plan_ends_with_130_and_leaves_nothing_half_written(tmp_path: Path) -> None:
+    path = tmp_path / "w.yaml"
+    path.write_text(VOICE.replace("concurrent: 50,", "concurrent: 2000,").replace("$20000", "$9000000"))
+    process = subprocess.Popen(
+        [str(PROGRAM), "plan", str(path), "-o", str(tmp_path / "out")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(3.0)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert (stdout, stderr) == ("", "interrupted\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_closed_standard_output_is_no_failure() -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"'{PROGRAM}' plan examples/260gb.yaml --no-emit >&-"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

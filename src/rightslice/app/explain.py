@@ -193,7 +193,8 @@ def what_binds(answer: Answer) -> str:
         options = answer.question.options_of(need.name)
         if not options:
             reasons = [r for r in answer.rejections if r.model == need.name]
-            nearest = f" The last tried, {reasons[-1].option}: {reasons[-1].reason}." if reasons else ""
+            closest = max(reasons, key=_memory_bytes, default=None)
+            nearest = f" The largest, {closest.option}: {closest.reason}." if closest else ""
             if not answer.question.market.offers:
                 first = next(iter(_ordered(_wanted(answer))), None)
                 why = f": {first.option}: {first.reason}" if first else "; name machines under fleet.owned"
@@ -214,6 +215,12 @@ def what_binds(answer: Answer) -> str:
         f"After {answer.found.rounds} rounds of tightening an objective is still missed at the accepted risk of "
         f"{answer.risk:g}: {'; '.join(missed) or 'requests fail'}."
     )
+
+
+def _memory_bytes(rejection: Rejection) -> int:
+    """Of the accelerator that was refused."""
+    found = accelerators().get(rejection.option.split(" ")[0])
+    return found.visible_memory_bytes if found else 0
 
 
 def _wanted(answer: Answer) -> list[Rejection]:

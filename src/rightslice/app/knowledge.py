@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rightslice.catalogue.accelerators import accelerators
 from rightslice.catalogue.engines import engines
-from rightslice.catalogue.hardware import WHOLE
+from rightslice.catalogue.hardware import SHARED, WHOLE
 from rightslice.catalogue.machines import machines
 from rightslice.catalogue.mig import geometry
 from rightslice.catalogue.models import model_exists, model_names
@@ -12,8 +12,6 @@ from rightslice.catalogue.platforms import platforms
 from rightslice.spec.fields import Known
 
 ON_PREMISES = "on-prem"
-SHARED = ("time-slicing", "mps", "vm-fraction")
-"""Partitions that a workload may name beside MIG profiles."""
 
 
 def known_names() -> Known:

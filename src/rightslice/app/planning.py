@@ -19,8 +19,8 @@ from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.models import resolve_model
 from rightslice.catalogue.platforms import default_platform
 from rightslice.core.documents import to_json
-from rightslice.core.errors import BadInputError, Diagnostic, Location, RightsliceError
-from rightslice.core.files import write_atomically
+from rightslice.core.errors import BadInputError, Diagnostic, RightsliceError
+from rightslice.core.files import check_folder, write_atomically
 from rightslice.core.plan import Plan, Rejection
 from rightslice.manifests.render import render
 from rightslice.optimization.candidates import candidates, sites
@@ -182,8 +182,7 @@ def write_plan(plan: Plan, folder: Path, *, emit: bool = True) -> tuple[str, ...
     files = {"plan.json": to_json(plan), "report.html": plan_html(plan)}
     if emit and plan.feasible:
         files.update(_manifests(plan))
-    if folder.exists() and not folder.is_dir():
-        raise BadInputError(Diagnostic("RS0407", "is not a folder", Location(str(folder)), "choose another -o folder"))
+    check_folder(folder)
     outdated = _written_before(folder)
     for name, text in files.items():
         write_atomically(folder / name, text)

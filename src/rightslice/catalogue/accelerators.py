@@ -124,8 +124,8 @@ def resolve_device(text: str, namespace: str = "") -> tuple[str, str] | None:
 def device(name: str, partition: str = WHOLE) -> Device:
     """What one engine process sees of accelerator `name`: all of it, or one MIG slice. KeyError when unknown.
 
-    Slice: memory and SMs of the MIG table; bandwidth = whole x memory units / all units; operations per second =
-    whole x SMs / all SMs; no link.
+    Slice: memory (no more than the whole shows) and SMs of the MIG table; bandwidth = whole x memory units / all units;
+    operations per second = whole x SMs / all SMs; no link.
     """
     whole = accelerator(name)
     if partition == WHOLE:
@@ -146,7 +146,7 @@ def device(name: str, partition: str = WHOLE) -> Device:
     return Device(
         accelerator=whole,
         partition=partition,
-        memory_bytes=profile.memory_bytes,
+        memory_bytes=min(profile.memory_bytes, whole.visible_memory_bytes),
         sm_count=profile.sm_count,
         memory_bandwidth_bytes_per_s=whole.memory_bandwidth_bytes_per_s * profile.mem_units / table.mem_units,
         flops={dtype: rate * sm_share for dtype, rate in whole.flops.items()},

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 WHOLE = "whole"
+SHARED = ("time-slicing", "mps", "vm-fraction")
+"""Partitions that a workload may name beside the whole GPU and MIG profiles."""
 
 
 @dataclass(frozen=True, slots=True)

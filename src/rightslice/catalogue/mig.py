@@ -65,6 +65,12 @@ def geometry(accelerator: str) -> MigGeometry | None:
     return _geometries().get(accelerator)
 
 
+def takes_all_memory(accelerator: str, profile: str) -> bool:
+    """Whether a slice of this profile is the whole GPU, less what MIG itself takes."""
+    table = geometry(accelerator)
+    return table is not None and any(p.name == profile and p.mem_units == table.mem_units for p in table.profiles)
+
+
 @lru_cache(maxsize=64)
 def layouts(accelerator: str) -> tuple[MigLayout, ...]:
     """Every layout to which no instance can be added, however the others are placed; empty without a MIG table.

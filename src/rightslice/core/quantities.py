@@ -143,7 +143,9 @@ def format_usd(amount_usd: float) -> str:
 
 
 def format_seconds(amount_s: float) -> str:
-    """`612 ms`, `2.31 s`, `4 min 40 s`."""
+    """`40 µs`, `612 ms`, `2.31 s`, `4 min 40 s`."""
+    if 0.0 < amount_s < 9.5e-5:
+        return f"{amount_s * 1e6:.3g} µs"
     if amount_s < 1.0:
         return f"{amount_s * 1e3:.0f} ms" if amount_s >= 0.0095 else f"{amount_s * 1e3:.1f} ms"
     if amount_s < 120.0:

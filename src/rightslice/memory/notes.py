@@ -16,11 +16,11 @@ _WORTH_SAYING_OF_CACHE: Final = 0.05
 
 
 def exact_notes(
-    architecture: Architecture, terms: GkeTerms, *, weights: int, tokens: int, sequences: int, kv_dtype: str
+    architecture: Architecture, terms: GkeTerms, *, weights: int, dtype: str, tokens: int, sequences: int, kv_dtype: str
 ) -> tuple[str, ...]:
     """Differences from the formula of the GKE guide, each with its bytes, then the architecture's own remarks."""
     least = _WORTH_SAYING * terms.total_bytes
-    found = [note for amount, note in _weights(architecture, terms, weights) if abs(amount) >= least]
+    found = [note for amount, note in _weights(architecture, terms, weights, dtype) if abs(amount) >= least]
     if any(g.kind != "encoder" for g in architecture.attention):
         steps = _cache(architecture, terms, tokens, sequences, kv_dtype)
         least = min(least, _WORTH_SAYING_OF_CACHE * terms.kv_cache_bytes)
@@ -49,7 +49,7 @@ def _signed(amount_bytes: float) -> str:
     return ("+" if amount_bytes >= 0 else "-") + format_bytes(abs(amount_bytes))
 
 
-def _weights(architecture: Architecture, terms: GkeTerms, weights: int) -> Iterator[tuple[float, str]]:
+def _weights(architecture: Architecture, terms: GkeTerms, weights: int, dtype: str) -> Iterator[tuple[float, str]]:
     advertised = architecture.advertised_parameters_b
     difference = weights - terms.weights_bytes
     if advertised is None:
@@ -58,6 +58,8 @@ def _weights(architecture: Architecture, terms: GkeTerms, weights: int) -> Itera
     text = f"{real:.1f} B real parameters, {advertised:g} B advertised"
     if architecture.quantisation:
         text = f"{real:.1f} B parameters ({advertised:g} B advertised), scales and unquantised parts included"
+    elif dtype != architecture.published_dtype:
+        text = f"{real:.1f} B parameters ({advertised:g} B advertised), what stays as published included"
     yield difference, f"{text}: {_signed(difference)} of weights"
 
 

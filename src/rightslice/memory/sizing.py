@@ -179,8 +179,15 @@ def _exact(architecture: Architecture, request: SizeRequest) -> SizeReport:
         dtype=request.dtype or "",
         kv_dtype=kv_dtype,
     )
-    notes = exact_notes(architecture, terms, weights=weights, tokens=request.tokens, sequences=request.sequences,
-                        kv_dtype=kv_dtype)  # fmt: skip
+    notes = exact_notes(
+        architecture,
+        terms,
+        weights=weights,
+        dtype=request.dtype or architecture.published_dtype,
+        tokens=request.tokens,
+        sequences=request.sequences,
+        kv_dtype=kv_dtype,
+    )
     return replace(report, notes=notes)
 
 

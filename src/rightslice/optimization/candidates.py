@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from rightslice.catalogue.accelerators import device
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.engines import engine
-from rightslice.catalogue.hardware import WHOLE, Device
+from rightslice.catalogue.hardware import SHARED, WHOLE, Device
+from rightslice.catalogue.mig import takes_all_memory
 from rightslice.catalogue.platforms import platforms
 from rightslice.core.engine import DTYPE_BITS, Dtype, EngineSettings, KvDtype
 from rightslice.core.plan import Memory, Rejection
@@ -94,8 +95,18 @@ def _of_site(need: Need, site: Site, engines: Sequence[str]) -> tuple[list[Optio
 
 
 def _partitions(need: Need, site: Site) -> tuple[str, ...]:
+    """The pinned one; else all but the slice that is a whole GPU with fewer SMs, which nothing speaks for."""
     pinned = need.model.partition
-    return tuple(p for p in site.partitions if not pinned or p == pinned)
+    if pinned:
+        return tuple(p for p in site.partitions if p == pinned)
+    return tuple(p for p in site.partitions if not takes_all_memory(site.accelerator, p))
+
+
+def _unmade(need: Need, site: Site) -> tuple[str, str]:
+    """Why the pinned partition is no option here, and what would be."""
+    if need.model.partition in SHARED:
+        return f"sharing a GPU by {need.model.partition} is not modelled yet", "partition: a MIG profile, or none"
+    return f"partition {need.model.partition} cannot be made on {site.accelerator} here", "remove partition"
 
 
 def _refusal(need: Need, site: Site, code: str, reason: str, relaxation: str = "") -> Rejection:
@@ -161,8 +172,7 @@ def _staged(need: Need, site: Site, profile: Profile) -> tuple[list[Option], lis
     if good:
         return good, []
     if largest == 0:
-        reason = f"partition {need.model.partition} cannot be made on {site.accelerator} here"
-        return [], [_refusal(need, site, "RS4013", reason, "remove partition")]
+        return [], [_refusal(need, site, "RS4013", *_unmade(need, site))]
     reason = f"needs {format_bytes(profile.memory + CONTEXT_OVERHEAD_BYTES)}, it has {format_bytes(largest)}"
     return [], [_refusal(need, site, "RS2001", reason)]
 
@@ -184,8 +194,7 @@ def _served(
         if good:
             return good, []
     if not bad:
-        reason = f"partition {need.model.partition} cannot be made on {site.accelerator} here"
-        bad.append(_refusal(need, site, "RS4013", reason, "remove partition"))
+        bad.append(_refusal(need, site, "RS4013", *_unmade(need, site)))
     return [], bad[-1:]
 
 

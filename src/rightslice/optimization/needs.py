@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,6 +124,13 @@ def stage_lengths(pipeline: Pipeline, model: Model, max_context: int | None, see
     return inputs, outputs
 
 
+def _source(model: Model, architecture: Architecture | None) -> str:
+    """The model's first source; a folder or file of ours is told from a hub id by a leading `./`."""
+    source = model.source[0] if model.source else ""
+    of_ours = architecture is not None and architecture.source in (source, str(Path(source) / "config.json"))
+    return f"./{source}" if source and of_ours and not source.startswith((".", "/", "~")) else source
+
+
 def _need(model: Model, workload: Workload, architecture: Architecture | None, traces: Mapping[str, Trace]) -> Need:
     assumptions: list[str] = []
     shares = _shares(model.name, workload.pipelines)
@@ -132,7 +140,7 @@ def _need(model: Model, workload: Workload, architecture: Architecture | None, t
     spare, floor = _redundancy(model, workload.environment)
     return Need(
         model=model,
-        source=model.source[0] if model.source else "",
+        source=_source(model, architecture),
         architecture=architecture,
         planned_rate_per_s=sum(offered_per_s(c, "planned", traces) for c in model.traffic),
         mean_rate_per_s=sum(offered_per_s(c, "mean", traces) for c in model.traffic),

@@ -165,7 +165,8 @@ def bound_text(plan: Plan) -> str:
     """`no plan costs less than $3,700 (this one 200 % more)`; empty where the plan meets its bound or has none."""
     if plan.bound is None or plan.bound.gap < _LEAST_GAP:
         return ""
-    return f"no plan costs less than {format_usd(plan.bound.monthly_usd)} (this one: {percent(plan.bound.gap, 2)} more)"
+    more = percent(plan.bound.gap, 0 if plan.bound.gap > 0.1 else 1)
+    return f"no plan costs less than {format_usd(plan.bound.monthly_usd)} (this one: {more} more)"
 
 
 def objectives(plan: Plan) -> tuple[SloResult, ...]:

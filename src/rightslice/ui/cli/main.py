@@ -9,6 +9,7 @@ from typing import Final
 from cyclopts import App
 
 from rightslice import __version__
+from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.ui.cli import catalog, documents, plan, size
 from rightslice.ui.cli.failures import guarded
 from rightslice.ui.cli.output import open_closed_streams, write_text
@@ -70,6 +71,8 @@ def _run(tokens: list[str]) -> int:
     if not tokens or tokens in (["--help"], ["-h"], ["help"]):
         write_text(help_text())
         return 0
+    if "" in tokens:
+        raise BadInputError(Diagnostic("RS0503", "one argument is empty", hint="an unset variable of the shell?"))
     if tokens[0] in {"--help", "-h"}:
         tokens = [*tokens[1:], "--help"]
     code = build()(tokens)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from rightslice.core.errors import BadInputError, Diagnostic, Location
+from rightslice.core.errors import BadInputError, Diagnostic
+from rightslice.core.files import check_folder
 from rightslice.ui.cli.options import Flag
 from rightslice.ui.cli.output import Progress, terminal, write_json, write_note, write_text
 
@@ -72,9 +73,8 @@ def _check(seed: int, risk: float, output: Path | None) -> None:
         raise BadInputError(Diagnostic("RS0501", f"--seed {seed} is negative", hint="try --seed 0"))
     if not 0.0 < risk < 1.0:
         raise BadInputError(Diagnostic("RS0501", f"--risk {risk:g} is not between 0 and 1", hint="try --risk 0.05"))
-    if output is not None and output.exists() and not output.is_dir():
-        hint = "name a folder after -o"
-        raise BadInputError(Diagnostic("RS0407", "exists and is not a folder", Location(str(output)), hint))
+    if output is not None:
+        check_folder(output)
 
 
 def _shown(plan: Plan, *, quiet: bool) -> str:

@@ -1,0 +1,117 @@
+"""The chosen plan is the cheapest of all that were found; what an honest no promises is true."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rightslice.app.planning import plan_workload, write_plan
+from rightslice.core.errors import BadInputError
+from rightslice.core.plan import Plan
+from workloads import CHAT
+
+PIPELINE = """
+apiVersion: rightslice/v1
+kind: Workload
+metadata: {name: speech}
+models:
+  - {name: asr, task: transcribe, min_replicas: 1, profile: {memory: 9.6GB, streams: [1, 8], latency: [67ms, 165ms], \
+measured_on: A100-SXM-80GB}}
+  - {name: tts, task: synthesize, min_replicas: 1, profile: {memory: 16.5GB, streams: [1, 8], latency: [119ms, 420ms], \
+measured_on: A100-SXM-80GB}}
+pipelines:
+  - name: speech
+    stages: [asr, tts]
+    users: {all: {concurrent: 400, think_time: 1s, ramp_up: 10s, hold: 120s, ramp_down: 5s}}
+SLO
+fleet: {providers: [gcp], accelerators: {allow: [A100-SXM-80GB]}}
+environment: development
+"""
+
+
+def planned(tmp_path: Path, text: str) -> Plan:
+    path = tmp_path / "w.yaml"
+    path.write_text(text.replace("EXTRA", "isolation: none").replace("ENVIRONMENT", "development"))
+    return plan_workload(path).plan
+
+
+def chat(fleet: str) -> str:
+    return re.sub(r"fleet: .*", f"fleet: {fleet}", CHAT)
+
+
+def cost(plan: Plan) -> float:
+    assert plan.feasible, plan.binding
+    assert plan.monthly_usd
+    return plan.monthly_usd.value
+
+
+@pytest.mark.parametrize("rate", ["{mean: 2/s, peak: 4/s}", "10/s\n      shape: bursty"])
+def test_no_alternative_is_cheaper_and_the_bound_holds(tmp_path: Path, rate: str) -> None:
+    plan = planned(tmp_path, chat("{providers: [gcp]}").replace("{mean: 2/s, peak: 4/s}", rate))
+    assert plan.alternatives
+    assert all(a.difference_usd >= 0 for a in plan.alternatives)
+    assert all(a.monthly_usd >= cost(plan) for a in plan.alternatives)
+    assert plan.bound
+    assert 0 < plan.bound.monthly_usd <= cost(plan)
+
+
+def test_replicas_of_one_plan_stay_with_one_cloud(tmp_path: Path) -> None:
+    plan = planned(tmp_path, chat("{accelerators: {allow: [L4, A100-SXM-80GB]}}"))
+    assert len({pool.provider for pool in plan.pools}) == 1
+    narrow = planned(
+        tmp_path, chat(f"{{providers: [{plan.pools[0].provider}], accelerators: {{allow: [L4, A100-SXM-80GB]}}}}")
+    )
+    assert cost(plan) == pytest.approx(cost(narrow))
+
+
+def test_a_way_out_holds_when_it_is_taken(tmp_path: Path) -> None:
+    text = CHAT.replace("FLEET", "").replace("ttft_p95: 2s", "ttft_p95: 20ms")
+    answer = planned(tmp_path, text)
+    assert not answer.feasible
+    assert answer.binding
+    told = [re.search(r"ttft_p95: (\S+?ms|\S+?s)\b.*→ \$([\d,]+)", way) for way in answer.binding.ways_out]
+    found = next(way for way in told if way)
+    taken = planned(tmp_path, text.replace("ttft_p95: 20ms", f"ttft_p95: {found[1]}"))
+    assert cost(taken) <= float(found[2].replace(",", "")) * 1.001
+
+
+def test_a_larger_budget_that_is_told_is_enough(tmp_path: Path) -> None:
+    text = CHAT.replace("FLEET", "")
+    answer = planned(tmp_path, text + "budget: {monthly: $10}\n")
+    assert answer.binding
+    told = next(way for way in answer.binding.ways_out if way.startswith("budget.monthly: "))
+    assert planned(tmp_path, text + f"budget: {{monthly: {told.split(': ')[1].replace(',', '')}}}\n").feasible
+
+
+def test_a_pipeline_without_objective_still_answers_everybody(tmp_path: Path) -> None:
+    loose = planned(tmp_path, PIPELINE.replace("SLO", ""))
+    strict = planned(tmp_path, PIPELINE.replace("SLO", "    slo: {e2e_p95: 1s}"))
+    assert loose.bound
+    assert loose.bound.monthly_usd <= cost(loose) <= cost(strict)
+    (pipeline,) = loose.pipelines
+    assert pipeline.e2e_ms
+    assert pipeline.e2e_ms.value <= 60_000.0
+
+
+def test_a_pinned_slice_is_honoured_and_its_manifests_are_written(tmp_path: Path) -> None:
+    plan = planned(tmp_path, CHAT.replace("FLEET", "").replace("EXTRA", "partition: 3g.40gb"))
+    assert {d.partition for m in plan.models for d in m.deployments} == {"3g.40gb"}
+    written = write_plan(plan, tmp_path / "out")
+    text = "".join((tmp_path / "out" / name).read_text() for name in written if name.endswith(".yaml"))
+    assert "nvidia.com/mig-3g.40gb" in text or "gke-gpu-partition-size: 3g.40gb" in text
+
+
+@pytest.mark.parametrize(("context", "told"), [("900000", "131,072"), ("500", "950 tokens a request")])
+def test_a_context_limit_that_cannot_be_meant_is_a_mistake_in_the_file(tmp_path: Path, context: str, told: str) -> None:
+    text = CHAT.replace("FLEET", "").replace("max_context: 8192", f"max_context: {context}")
+    with pytest.raises(BadInputError, match=told):
+        planned(tmp_path, text)
+
+
+def test_spot_alone_without_interruptible_models_says_so(tmp_path: Path) -> None:
+    answer = planned(tmp_path, CHAT.replace("FLEET", ", purchase: [spot]"))
+    assert not answer.feasible
+    assert answer.binding
+    assert "interruptible" in answer.binding.what
