@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 from rightslice.app.explain import Answer, Asked
-from rightslice.app.judge import at_quantile, holds, sigma
+from rightslice.app.judge import at_quantile, holds, seems_to_hold, sigma
 from rightslice.app.prune import pruned
 from rightslice.app.search import Found, search
 from rightslice.app.state import Question, State
 from rightslice.core.plan import Alternative
+from rightslice.optimization.propose import Proposal
 from rightslice.procurement.refusals import ON_PREMISES
 
 MAX_RIVALS = 8
@@ -27,7 +28,7 @@ RIVAL_PROVIDERS = 2
 """Accelerators are looked at one by one at the most promising providers."""
 JOINT_START = 0.6
 """Share of the joint quantile z / sqrt(k) to start from."""
-RISK_STEPS = (0.0, 0.2, 0.4, 0.6, 0.9, 1.2, 1.6)
+RISK_STEPS = (0.0, 0.3, 0.7, 1.1, 1.6, 2.4)
 """Standard deviations added to the design quantile, in turn, until the draws keep the objectives often enough."""
 
 
@@ -41,6 +42,14 @@ class _Start:
     bound_usd_per_hour: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """What one start led to: answers that seem to hold, cheapest first, or a single one that does not."""
+
+    start: _Start
+    answers: tuple[Answer, ...]
+
+
 def decide(asked: Asked, progress: Callable[[str], None], *, rivals: bool = True) -> Answer:
     """The cheapest answer that holds over all narrowings, with the dearer ones as alternatives.
 
@@ -48,28 +57,28 @@ def decide(asked: Asked, progress: Callable[[str], None], *, rivals: bool = True
     whole fleets are searched: what is found then is no cheaper than the full answer.
     """
     fleets = sorted(_fleets(asked), key=lambda start: start.usd_per_hour)
-    tried: list[tuple[_Start, Answer]] = []
+    tried: list[_Tried] = []
     for start in fleets:
-        if not tried or start.usd_per_hour < _best_usd(tried):
-            tried.append((start, _at_risk(asked, start.question, progress)))
+        if start.usd_per_hour < min((_usd(t.answers[0]) for t in tried if t.answers[0].holds), default=math.inf):
+            tried.append(_Tried(start, _at_risk(asked, start.question, progress)))
+    tried = tried or [_Tried(fleets[0], _at_risk(asked, fleets[0].question, progress))]
     if rivals:
         for start in _rivals(asked, fleets[:RIVAL_PROVIDERS]):
             progress(f"alternative {start.accelerator}")
-            tried.append((start, _at_risk(asked, start.question, lambda _: None)))
-    accepted = [(start, answer) for start, answer in tried if answer.holds]
-    if not accepted:
-        return next((answer for _, answer in tried if answer.found.verified), tried[0][1])
-    chosen = min(accepted, key=lambda pair: _usd(pair[1]))
-    bound = min(start.bound_usd_per_hour for start in fleets)
-    return replace(chosen[1], alternatives=_alternatives(chosen, accepted), bound_usd_per_hour=bound)
+            tried.append(_Tried(start, _at_risk(asked, start.question, lambda _: None)))
+    progress("draws of prediction error")
+    accepted = sorted(((t.start, a) for t in tried for a in t.answers if a.holds), key=lambda pair: _usd(pair[1]))
+    for start, answer in accepted:
+        if holds(answer.question, answer.found.proposal, asked.seed, asked.risk):
+            others = _alternatives(start, answer, tried)
+            bound = min(start.bound_usd_per_hour for start in fleets)
+            return replace(answer, alternatives=others, bound_usd_per_hour=bound)
+    answers = [replace(t.answers[-1], holds=False) for t in tried]
+    return next((answer for answer in answers if answer.found.verified), answers[0])
 
 
 def _usd(answer: Answer) -> float:
     return answer.found.proposal.packing.usd_per_hour
-
-
-def _best_usd(tried: list[tuple[_Start, Answer]]) -> float:
-    return min((_usd(answer) for _, answer in tried if answer.holds), default=math.inf)
 
 
 def _fleets(asked: Asked) -> Iterator[_Start]:
@@ -123,7 +132,7 @@ def _quantile(asked: Asked) -> float:
     return NormalDist().inv_cdf(share) * (1.0 if tied < 2 else JOINT_START / math.sqrt(tied))
 
 
-def _at_risk(asked: Asked, question: Question, progress: Callable[[str], None]) -> Answer:
+def _at_risk(asked: Asked, question: Question, progress: Callable[[str], None]) -> tuple[Answer, ...]:
     """Search with times at a quantile of their error; raise it until the draws keep the risk or nothing is left.
 
     What is found then is pruned, as far as the draws still keep it.
@@ -142,31 +151,32 @@ def _at_risk(asked: Asked, question: Question, progress: Callable[[str], None]) 
             break
         verified = answer
         progress("draws of prediction error")
-        if holds(question, found.proposal, asked.seed, asked.risk):
-            return _pruned(answer, progress)
-    return verified or answer
+        if seems_to_hold(question, found.proposal, asked.seed, asked.risk):
+            progress("taking back what is not needed")
+            return _pruned(answer, State.optimistic(question, at_quantile(z)))
+    return (verified or answer,)
 
 
-def _pruned(answer: Answer, progress: Callable[[str], None]) -> Answer:
-    """The cheapest of the ever cheaper proposals that the draws keep; the first of them is known to."""
+def _pruned(answer: Answer, state: State) -> tuple[Answer, ...]:
+    """The answer and the same with ever less of what is not needed; cheapest first."""
     asked, found = answer.asked, answer.found
-    progress("taking back what is not needed")
-    first, *cheaper = pruned(found.state)
-    progress("draws of prediction error")
-    kept = (p for p in reversed(cheaper) if holds(answer.question, p, asked.seed, asked.risk))
-    return replace(answer, found=replace(found, proposal=next(kept, first)), holds=True)
+
+    def accepts(proposal: Proposal) -> bool:
+        return seems_to_hold(answer.question, proposal, asked.seed, asked.risk)
+
+    proposals = list(pruned(state, found.proposal, accepts))
+    return tuple(replace(answer, found=replace(found, proposal=p), holds=True) for p in reversed(proposals))
 
 
-def _alternatives(chosen: tuple[_Start, Answer], accepted: list[tuple[_Start, Answer]]) -> tuple[Alternative, ...]:
+def _alternatives(chosen: _Start, answer: Answer, tried: list[_Tried]) -> tuple[Alternative, ...]:
     """Everything else that holds on one accelerator alone and is another choice, cheapest first."""
-    hours, present = chosen[1].hours, _usd(chosen[1])
+    hours, present, counts = answer.hours, _usd(answer), answer.found.proposal.counts
     found = []
-    for start, answer in accepted:
-        same = answer.found.proposal.counts == chosen[1].found.proposal.counts
-        if start is chosen[0] or same or not start.accelerator:
+    for start, other in ((t.start, t.answers[0]) for t in tried if t.start is not chosen and t.start.accelerator):
+        if not other.holds or other.found.proposal.counts == counts or _usd(other) < present:
             continue
-        monthly = _usd(answer) * hours
-        text, more = describe(answer.found), detail(answer.question, answer.found)
+        monthly = _usd(other) * hours
+        text, more = describe(other.found), detail(other.question, other.found)
         found.append(Alternative(text, start.accelerator, monthly, monthly - present * hours, more, verified=True))
     return tuple(sorted(found, key=lambda a: (a.monthly_usd, a.accelerator)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from rightslice.app.state import Question, State, moved
 from rightslice.optimization.propose import Proposal, repack
@@ -17,14 +17,14 @@ TIE_USD_PER_HOUR = 1e-3
 """A packing that is cheaper by less than this is not cheaper."""
 
 
-def pruned(state: State) -> Iterator[Proposal]:
-    """The proposal of `state`, then ever cheaper ones without what turns out not to be needed.
+def pruned(state: State, proposal: Proposal, accepts: Callable[[Proposal], bool]) -> Iterator[Proposal]:
+    """`proposal`, then ever cheaper ones without what turns out not to be needed.
 
     The tightening turns one knob at a time and can overshoot. A replica is taken away or moved to something cheaper,
-    alone or with one replica more of another model, as long as the simulation still keeps everything and the packing
-    gets cheaper.
+    alone or with one replica more of another model, as long as the simulation (with the times of `state`) still keeps
+    everything, the packing gets cheaper and is accepted.
     """
-    question, best = state.question, state.proposal
+    question, best = state.question, proposal
     yield best
     prices = _prices(question)
     improved, tries, left = True, 0, max(LEAST_REPACKS, MOST_REPACKS // len(question.needs))
@@ -39,7 +39,8 @@ def pruned(state: State) -> Iterator[Proposal]:
             left -= 1
             with question.clock.running("pack_cpu_s"):
                 packed = repack(question.needs, question.options, counts, question.market)
-            if packed.feasible and packed.packing.usd_per_hour < best.packing.usd_per_hour - TIE_USD_PER_HOUR:
+            cheaper = packed.packing.usd_per_hour < best.packing.usd_per_hour - TIE_USD_PER_HOUR
+            if packed.feasible and cheaper and accepts(packed):
                 best, improved = packed, True
                 yield best
                 break

@@ -15,8 +15,10 @@ from rightslice.spec.workload import Pipeline, Users, Workload
 from rightslice.traffic.arrivals import PlannedRate, open_loop
 from rightslice.traffic.traces import Trace
 
-TARGET_REQUESTS = 6000
-"""Requests of the slowest class in one verification, within the horizon's bounds: p95 from 300 samples beyond it."""
+TARGET_REQUESTS, FEWEST_REQUESTS = 6000, 1500
+"""Requests of the slowest class in one verification, within the horizon's bounds: p95 from 300 samples beyond it, or
+from 75 where answers are long and a run takes long."""
+TARGET_OUTPUT_TOKENS = 1.5e6
 MIN_HORIZON_S = 600.0
 MAX_HORIZON_S = 6 * 3600.0
 MAX_REQUESTS = 20_000
@@ -103,7 +105,9 @@ def _horizon_s(needs: Sequence[Need]) -> float:
     rates += [need.planned_rate_per_s for need in needs if need.planned_rate_per_s > 0 and not need.samples]
     if not rates:
         return MIN_HORIZON_S
-    wanted = min(max(TARGET_REQUESTS / min(rates), MIN_HORIZON_S), MAX_HORIZON_S)
+    longest = max(need.output_tokens for need in needs)
+    requests = min(max(TARGET_OUTPUT_TOKENS / max(longest, 1.0), FEWEST_REQUESTS), TARGET_REQUESTS)
+    wanted = min(max(requests / min(rates), MIN_HORIZON_S), MAX_HORIZON_S)
     return float(math.ceil(min(wanted, max(MAX_REQUESTS / sum(rates), *(least_horizon_s(need) for need in needs)))))
 
 

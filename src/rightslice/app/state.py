@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations, groupby
+from itertools import combinations
 
 from rightslice.app.clock import Clock
 from rightslice.app.rating import ceiling, fastest_s, simulated_rate
@@ -24,8 +23,9 @@ STEP_DOWN = 0.95
 """A rate that has just been refuted falls at least to this share of itself."""
 JUST_BELOW = 1.0 - 1e-6
 """Turns a knob just past the point where the present packing no longer satisfies it."""
-LARGE_FLEET = 16
-"""Replicas of one model beyond which steps are larger than one replica."""
+FAR_BELOW, BELOW_TOGETHER = 0.7, 0.8
+"""The same, further: small steps alone creep up on a stage that lacks a third of its capacity."""
+LEAST_STEP_GPUS = 0.4
 LEAST_LOAD = 1e-3
 AT_BEST = 1.02
 """A stage within 2 % of its fastest option cannot be tightened."""
@@ -225,32 +225,22 @@ class State:
         }
 
     def _best_turn(self) -> State | None:
-        """The cheapest packing that one turn of one knob leads to and that saves delay; of equals, the one saving most.
+        """The turn that saves most delay for its money; the cheapest where none saves any."""
+        late_s, usd_per_hour, least_usd = _late_s(self.results), self.usd_per_hour, self._least_step_usd()
+        trials: dict[frozenset[tuple[str, int]], State] = {}
+        for trial in (*self._faster(), *self._grown()):
+            trials.setdefault(frozenset(trial.proposal.counts.items()), trial)
+        saved = {key: late_s - _late_s(trial.results) for key, trial in trials.items()}
+        saving = [key for key in trials if saved[key] >= LEAST_SAVED_S]
+        if saving:
+            dearer = {key: max(trials[key].usd_per_hour - usd_per_hour, least_usd) for key in saving}
+            return trials[max(saving, key=lambda key: saved[key] / dearer[key])]
+        return min(trials.values(), key=lambda trial: trial.usd_per_hour, default=None)
 
-        Going up in small steps of cost finds the cheap end of what works; a turn that saves nothing is a last resort.
-        """
-        grown = dict(self._grown_alone())
-        alone = sorted([*self._faster(), *grown.values()], key=_cost)
-        best = self._first_saving(alone)
-        limit = _cost(best) if best else math.inf
-        cost = {name: _cost(trial) for name, trial in grown.items()}
-        together = [
-            trial
-            for stages in self._stages_together()
-            if max(cost.get(stage, math.inf) for stage in stages) <= limit  # several cost no less than each of them
-            for trial in self._grown(stages)
-        ]
-        trials = sorted([*alone, *together], key=_cost)
-        return self._first_saving(trials) or next(iter(trials), None)
-
-    def _first_saving(self, trials: Sequence[State]) -> State | None:
-        """Of trials by rising cost: the first that saves delay; of equal cost, the one that saves most."""
-        late_s = _late_s(self.results)
-        for _, equal in groupby(trials, key=_cost):
-            saved_s, trial = max(((late_s - _late_s(t.results), t) for t in equal), key=lambda pair: pair[0])
-            if saved_s >= LEAST_SAVED_S:
-                return trial
-        return None
+    def _least_step_usd(self) -> float:
+        """What a turn is taken to cost at least, so that a tiny gain for nothing does not beat a large one."""
+        offers = self.question.market.offers
+        return LEAST_STEP_GPUS * min((o.usd_per_hour / o.machine.accelerator_count for o in offers), default=0.0)
 
     def _faster(self) -> Iterator[State]:
         """A faster option for one stage."""
@@ -263,36 +253,24 @@ class State:
                     budget = min(self.budgets_s[knob], slowest) * JUST_BELOW
                     yield from _feasible(replace(self, budgets_s={**self.budgets_s, knob: budget}))
 
-    def _grown_alone(self) -> Iterator[tuple[str, State]]:
-        """More replicas for one stage."""
-        for need in self.question.needs:
-            for trial in self._grown((need.name,)) if need.shares else ():
-                yield need.name, trial
-
-    def _grown(self, stages: Sequence[str]) -> Iterator[State]:
-        """More replicas for each of these stages."""
-        lower = {need.name: self._lower_load(need) for need in self.question.needs if need.name in stages}
-        if all(load > LEAST_LOAD for load in lower.values()):
-            yield from _feasible(replace(self, loads={**self.loads, **lower}))
-
-    def _stages_together(self) -> Iterator[tuple[str, ...]]:
-        """Each pair of a pipeline's stages, and all of them.
+    def _grown(self) -> Iterator[State]:
+        """More capacity for one stage, by a little and by a lot, or for two at once.
 
         Where two stages are full, more of one only moves the queue to the other: both must grow.
         """
-        stages = [tuple(dict.fromkeys(s.pipeline.stages)) for need in self.question.needs for s in need.shares]
-        groups = [group for own in stages for n in {2, len(own)} if len(own) >= n for group in combinations(own, n)]
-        yield from dict.fromkeys(group for group in groups if len(group) > 1)
+        staged = [need for need in self.question.needs if need.shares]
+        steps: list[tuple[tuple[Need, ...], float]] = []
+        steps += [((need,), step) for need in staged for step in (JUST_BELOW, FAR_BELOW)]
+        steps += [(pair, BELOW_TOGETHER) for pair in combinations(staged, 2) if _tied(*pair)]
+        for needs, step in steps:
+            lower = {need.name: self._load_in_use(need) * step for need in needs}
+            if all(load > LEAST_LOAD for load in lower.values()):
+                yield from _feasible(replace(self, loads={**self.loads, **lower}))
 
-    def _lower_load(self, need: Need) -> float:
-        """The load at which the replicas in use are one too few, or one in LARGE_FLEET."""
-        used = self._used(need)
-        capacity = sum(count * self.rates[key].requests_per_s for key, count in used.items())
-        if capacity <= 0:
-            return 0.0
-        replicas = sum(used.values())
-        step = JUST_BELOW * (1.0 - (replicas // LARGE_FLEET) / replicas)
-        return self.loads[need.name] * min(self.demands[need.name] / capacity, 1.0) * step
+    def _load_in_use(self, need: Need) -> float:
+        """The load that the replicas in use have at the planned demand."""
+        capacity = sum(count * self.rates[key].requests_per_s for key, count in self._used(need).items())
+        return self.loads[need.name] * min(self.demands[need.name] / capacity, 1.0) if capacity > 0 else 0.0
 
     def _idle_s(self, need: Need, key: str) -> float:
         option = self.question.options[key]
@@ -304,8 +282,9 @@ class State:
         return {key: n for key, n in counts.items() if self.question.options[key].model == need.name}
 
 
-def _cost(state: State) -> float:
-    return round(state.usd_per_hour, 6)
+def _tied(first: Need, second: Need) -> bool:
+    """Whether one pipeline goes through both."""
+    return any(second.name in share.pipeline.stages for share in first.shares)
 
 
 def _feasible(state: State) -> Iterator[State]:

@@ -27,7 +27,6 @@ _OPTIONS: Final = {
     "output_flag": False,
     "threads": 1,
     "random_seed": 0,
-    "mip_rel_gap": 1e-6,
     "mip_abs_gap": 1e-6,
     "mip_allow_restart": False,
     "mip_heuristic_effort": 0.2,
@@ -48,9 +47,13 @@ class SolverError(RightsliceError):
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much work one solve may do, in counts, so that the same input always stops at the same place."""
+    """How much work one solve may do, in counts, so that the same input always stops at the same place.
+
+    `relative_gap`: how far from the optimum is near enough.
+    """
 
     nodes: int = 500
+    relative_gap: float = 1e-6
     simplex_iterations: int = 2_000_000
 
 
@@ -157,6 +160,7 @@ def solve(program: Program, effort: Effort | None = None, start: Mapping[int, fl
     highs = _loaded(program)
     effort = effort or Effort()
     _checked(highs.setOptionValue("mip_max_nodes", effort.nodes), "node limit")
+    _checked(highs.setOptionValue("mip_rel_gap", effort.relative_gap), "gap")
     _checked(highs.setOptionValue("simplex_iteration_limit", effort.simplex_iterations), "iteration limit")
     if start is not None:
         columns = np.array(list(start), dtype=np.int32)
