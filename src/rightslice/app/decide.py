@@ -50,11 +50,10 @@ class _Tried:
     answers: tuple[Answer, ...]
 
 
-def decide(asked: Asked, progress: Callable[[str], None], *, rivals: bool = True) -> Answer:
+def decide(asked: Asked, progress: Callable[[str], None]) -> Answer:
     """The cheapest answer that holds over all narrowings, with the dearer ones as alternatives.
 
-    One model is not split over cloud providers unless the workload names regions of several. Without `rivals` only
-    whole fleets are searched: what is found then is no cheaper than the full answer.
+    One model is not split over cloud providers unless the workload names regions of several.
     """
     fleets = sorted(_fleets(asked), key=lambda start: start.usd_per_hour)
     tried: list[_Tried] = []
@@ -62,10 +61,9 @@ def decide(asked: Asked, progress: Callable[[str], None], *, rivals: bool = True
         if start.usd_per_hour < min((_usd(t.answers[0]) for t in tried if t.answers[0].holds), default=math.inf):
             tried.append(_Tried(start, _at_risk(asked, start.question, progress)))
     tried = tried or [_Tried(fleets[0], _at_risk(asked, fleets[0].question, progress))]
-    if rivals:
-        for start in _rivals(asked, fleets[:RIVAL_PROVIDERS]):
-            progress(f"alternative {start.accelerator}")
-            tried.append(_Tried(start, _at_risk(asked, start.question, lambda _: None)))
+    for start in _rivals(asked, fleets[:RIVAL_PROVIDERS]):
+        progress(f"alternative {start.accelerator}")
+        tried.append(_Tried(start, _at_risk(asked, start.question, lambda _: None)))
     progress("draws of prediction error")
     accepted = sorted(((t.start, a) for t in tried for a in t.answers if a.holds), key=lambda pair: _usd(pair[1]))
     for start, answer in accepted:
@@ -75,6 +73,11 @@ def decide(asked: Asked, progress: Callable[[str], None], *, rivals: bool = True
             return replace(answer, alternatives=others, bound_usd_per_hour=bound)
     answers = [replace(t.answers[-1], holds=False) for t in tried]
     return next((answer for answer in answers if answer.found.verified), answers[0])
+
+
+def least_usd_per_hour(asked: Asked) -> float:
+    """No answer costs less; infinite where nothing can be proposed."""
+    return min(start.bound_usd_per_hour for start in _fleets(asked))
 
 
 def _usd(answer: Answer) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rightslice.app.clock import Clock
-from rightslice.app.decide import decide, describe
+from rightslice.app.decide import decide, describe, least_usd_per_hour
 from rightslice.app.explain import Asked, affordable, infeasible_plan, plan_document
 from rightslice.app.judge import judge
 from rightslice.app.knowledge import ON_PREMISES, known_names
@@ -20,13 +20,14 @@ from rightslice.catalogue.models import resolve_model
 from rightslice.catalogue.platforms import default_platform
 from rightslice.core.documents import to_json
 from rightslice.core.errors import BadInputError, Diagnostic, RightsliceError
-from rightslice.core.files import check_folder, write_atomically
+from rightslice.core.files import check_folder, write_together
 from rightslice.core.plan import Plan, Rejection
 from rightslice.manifests.render import render
 from rightslice.optimization.candidates import candidates, sites
 from rightslice.optimization.needs import needs
 from rightslice.optimization.propose import Market
 from rightslice.packing.solver import Effort
+from rightslice.procurement.money import hours_per_month
 from rightslice.procurement.offers import offers, quota_limits
 from rightslice.reporting.html import plan_html
 from rightslice.spec.loader import load_workload
@@ -62,6 +63,8 @@ def plan_workload(
 
     Raises BadInputError for a bad file or option; an infeasible workload returns a plan that says what binds.
     """
+    if seed < 0:
+        raise BadInputError(Diagnostic("RS0501", f"--seed {seed} is negative", hint="for example 0"))
     if not 0.0 < risk < 1.0:
         raise BadInputError(Diagnostic("RS0501", f"--risk {risk:g} is not between 0 and 1", hint="for example 0.05"))
     clock = Clock()
@@ -88,7 +91,11 @@ def _retry(
 ) -> Retry:
     def attempt(workload: Workload) -> tuple[float, str] | None:
         question, rejections = _question(workload, architectures, traces, seed, Clock())
-        answer = decide(Asked(workload, question, rejections, seed, risk), _silent, rivals=False)
+        asked = Asked(workload, question, rejections, seed, risk)
+        budget = workload.budget.monthly
+        if budget is not None and least_usd_per_hour(asked) * hours_per_month(workload.hours) > budget:
+            return None
+        answer = decide(asked, _silent)
         if not answer.holds or not affordable(answer):
             return None
         return answer.found.proposal.packing.usd_per_hour * answer.hours, describe(answer.found)
@@ -178,16 +185,16 @@ def _engines(workload: Workload) -> tuple[str, ...]:
 def write_plan(plan: Plan, folder: Path, *, emit: bool = True) -> tuple[str, ...]:
     """Write plan.json, report.html and kubernetes/ (unless not `emit` or infeasible); returns relative paths.
 
-    Everything is rendered before the first file is written. Manifests of the plan that was there before, and that
-    nobody has changed since, are removed. Raises BadInputError when the folder cannot be written.
+    All files are written before the first takes its place, so that a full disk leaves the old ones. Manifests of the
+    plan that was there before, and that nobody has changed since, are removed. Raises BadInputError when the folder
+    cannot be written.
     """
     files = {"plan.json": to_json(plan), "report.html": plan_html(plan)}
     if emit and plan.feasible:
         files.update(_manifests(plan))
     check_folder(folder)
     outdated = _written_before(folder)
-    for name, text in files.items():
-        write_atomically(folder / name, text)
+    write_together(folder, files)
     for name, text in outdated.items():
         if name not in files:
             _remove_unchanged(folder, name, text)

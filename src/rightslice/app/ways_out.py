@@ -13,7 +13,8 @@ from rightslice.core.slo import Slo
 from rightslice.optimization.needs import Need
 from rightslice.spec.workload import AcceleratorFilter, Model, Pipeline, Workload
 
-MAX_WAYS = 4
+MAX_WAYS, ENOUGH_WAYS = 4, 6
+"""Ways that are told, the cheapest of those found; the search for more ends at the second number."""
 HEADROOMS = (1.3, 2.5, 10.0)
 """A missed objective is set this much above what was reached, and rounded up; the first that works is told."""
 HEADROOMS_FOR_MONEY = (1.5, 4.0)
@@ -32,15 +33,19 @@ def ways_out(answer: Answer, retry: Retry) -> tuple[str, ...]:
     for attempts in _changes(answer):
         for label, changed in attempts:
             if tries == MAX_TRIES:
-                return tuple(line for _, line in sorted(found))
+                return _cheapest(found)
             tries += 1
             priced = retry(changed)
             if priced:
                 found.append((priced[0], f"{label} → {format_usd(priced[0])} a month on {priced[1]}"))
                 break
-        if len(found) == MAX_WAYS:
+        if len(found) == ENOUGH_WAYS:
             break
-    return tuple(line for _, line in sorted(found))
+    return _cheapest(found)
+
+
+def _cheapest(found: list[tuple[float, str]]) -> tuple[str, ...]:
+    return tuple(line for _, line in sorted(found)[:MAX_WAYS])
 
 
 Change = tuple[str, Workload]
@@ -50,6 +55,9 @@ def _changes(answer: Answer) -> Iterator[Sequence[Change]]:
     """Each entry: the same change, ever further, until one works."""
     workload = answer.workload
     yield from _relaxed_objectives(answer)
+    if "spot" in workload.fleet.purchase and not all(model.interruptible for model in workload.models):
+        models = tuple(model.model_copy(update={"interruptible": True}) for model in workload.models)
+        yield [("interruptible: true on every model", workload.model_copy(update={"models": models}))]
     for label, fleet in _wider_fleets(workload):
         yield [(label, workload.model_copy(update={"fleet": workload.fleet.model_copy(update=fleet)}))]
     for model in workload.models:
@@ -68,8 +76,9 @@ def _wider_fleets(workload: Workload) -> Iterator[tuple[str, dict[str, Any]]]:
     fleet = workload.fleet
     if fleet.accelerators.allow:
         yield "fleet.accelerators.allow: any", {"accelerators": AcceleratorFilter(deny=fleet.accelerators.deny)}
-    if "reservation" not in fleet.purchase:
-        yield "fleet.purchase: add reservation", {"purchase": (*fleet.purchase, "reservation")}
+    for capacity in ("on_demand", "reservation"):
+        if capacity not in fleet.purchase:
+            yield f"fleet.purchase: add {capacity}", {"purchase": (*fleet.purchase, capacity)}
     if fleet.regions:
         yield "fleet.regions: any", {"regions": ()}
     if fleet.providers:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from rightslice.core.errors import BadInputError, Diagnostic, Location
@@ -23,24 +25,43 @@ def check_folder(path: Path) -> None:
 
 def write_atomically(path: Path, data: str | bytes) -> None:
     """Write `data` to `path` through a temporary file beside it. Raises BadInputError when it cannot be written."""
-    payload = data.encode() if isinstance(data, str) else data
-    temporary = ""
+    write_together(path.parent, {path.name: data})
+
+
+def write_together(folder: Path, files: Mapping[str, str | bytes]) -> None:
+    """Write files by their paths within `folder`: all through temporary files that take their places at the end.
+
+    Raises BadInputError when one cannot be written; then none has changed.
+    """
+    waiting: dict[Path, Path] = {}
+    path = folder
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".part")
-        with os.fdopen(descriptor, "wb") as handle:
-            handle.write(payload)
-            handle.flush()
-            os.fsync(handle.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(temporary).chmod(0o666 & ~mask)
-        Path(temporary).replace(path)
+        for name, data in files.items():
+            path = folder / name
+            _write_beside(path, data.encode() if isinstance(data, str) else data, waiting)
+        for path, temporary in waiting.items():
+            temporary.replace(path)
     except OSError as error:
         reason = error.strerror or str(error)
         raise BadInputError(
             Diagnostic("RS0407", f"cannot write: {reason}", Location(str(path)), "choose another -o folder")
         ) from None
     finally:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
+        for temporary in waiting.values():
+            temporary.unlink(missing_ok=True)
+
+
+def _write_beside(path: Path, data: bytes, waiting: dict[Path, Path]) -> None:
+    """The whole content in a temporary file next to `path`, entered in `waiting` from the start."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".part")
+    waiting[path] = Path(temporary)
+    with os.fdopen(descriptor, "wb") as handle:
+        handle.write(data)
+        handle.flush()
+        os.fsync(handle.fileno())
+    mask = os.umask(0)
+    os.umask(mask)
+    Path(temporary).chmod(0o666 & ~mask)

@@ -31,3 +31,8 @@ def _cells_of(character: str) -> int:
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 model`, `3 models`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

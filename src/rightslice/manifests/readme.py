@@ -7,6 +7,7 @@ from importlib.resources import files
 from typing import Final
 
 from rightslice.core.quantities import format_usd
+from rightslice.core.text import plural
 from rightslice.manifests.partitions import named_layouts
 from rightslice.manifests.pods import cache_gib, shm_gib, stop
 from rightslice.manifests.prose import plain
@@ -44,7 +45,8 @@ def _summary(view: View) -> str:
     price = f" It costs {format_usd(cost.value)} a month at prices of {plain(cost.price_date)}." if cost else ""
     nodes = sum(pool.nodes for pool in view.pools)
     return (
-        f"Namespace `{view.namespace}`: {len(view.units)} workloads on {nodes} GPU nodes.{price} Every number here"
+        f"Namespace `{view.namespace}`: {plural(len(view.units), 'workload')} on {plural(nodes, 'GPU node')}.{price}"
+        " Every number here"
         " comes from the plan. To change one, change the workload and plan again, or patch it with your own overlay."
     )
 

@@ -100,6 +100,8 @@ def startup(
     settings, others = parse_arguments(architecture, device, facts, version or facts.latest_version, arguments)
     if refusal := _refusal(architecture, device, settings):
         return StartupReport("refused", refusal[0], 0, 0, 0, 0, refusal[1], others)
+    if too_long := _too_long(architecture, device, settings):
+        return StartupReport("refused", too_long[0], 0, 0, 0, 0, too_long[1], others)
     if taken := _taken(device, settings, free_bytes):
         return StartupReport("does_not_start", taken[0], 0, 0, 0, 0, taken[1], others)
     seen = _as_cached(architecture, settings)
@@ -263,10 +265,18 @@ def _refusal(architecture: Architecture, device: Device, settings: EngineSetting
     if precision_support(device, dtype) == "refused" or _too_old(device, settings):
         fix = "--dtype half" if dtype == "bf16" else "a 16-bit checkpoint"
         return f"{settings.engine} {settings.version} cannot run {dtype} on {device.accelerator.name}", fix
-    limit = architecture.context_max
-    if limit is not None and settings.max_model_len > limit:
-        return f"--max-model-len {settings.max_model_len} exceeds the model's {limit}", f"--max-model-len {limit}"
     return None
+
+
+def _too_long(architecture: Architecture, device: Device, settings: EngineSettings) -> tuple[str, str] | None:
+    """(reason, fix) of a context beyond the model's own; the fix also fits the device, where anything does."""
+    limit = architecture.context_max
+    if limit is None or settings.max_model_len <= limit:
+        return None
+    tried = replace(settings, max_model_len=limit)
+    fitting = _longest(architecture, _as_cached(architecture, tried), device, tried)
+    reason = f"--max-model-len {settings.max_model_len} exceeds the model's {limit}"
+    return reason, f"--max-model-len {min(limit, fitting) or limit}"
 
 
 def _taken(device: Device, settings: EngineSettings, free_bytes: int | None) -> tuple[str, str] | None:

@@ -302,7 +302,7 @@ def _one(
         overhead_bytes=held.overhead_bytes,
         kv_cache_bytes=held.kv_cache_bytes,
         kv_tokens=held.kv_tokens,
-        max_sequences=held.max_sequences,
+        max_sequences=min(held.max_sequences, settings.max_num_seqs),
     )
     costs = step_costs(architecture, seen, settings, typical_tokens=need.typical_tokens) if need.has_load else None
     lowered = DTYPE_BITS[settings.weight_dtype] < DTYPE_BITS.get(architecture.published_dtype, 16)

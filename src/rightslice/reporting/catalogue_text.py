@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rightslice.catalogue.tables import CatalogueTable
-from rightslice.core.text import cells
+from rightslice.core.text import cells, plural
 from rightslice.reporting.canvas import GAP, LONGEST_WORD, Canvas, Column, Style
-from rightslice.reporting.text import plural
 
 _SEVERAL = 3
 

@@ -9,8 +9,9 @@ from markupsafe import Markup
 
 from rightslice.core.plan import Alternative, Deployment, Memory, Plan, SloResult
 from rightslice.core.quantities import format_seconds, format_usd
+from rightslice.core.text import plural
 from rightslice.reporting import summary, svg
-from rightslice.reporting.text import difference_usd, milliseconds, percent, plural
+from rightslice.reporting.text import difference_usd, milliseconds, percent
 
 _GIB = 2.0**30
 _MOST_GAUGES = 6

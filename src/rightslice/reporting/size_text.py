@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from rightslice.core.quantities import format_bytes
+from rightslice.core.text import plural
 from rightslice.memory.sizing import SizeReport
 from rightslice.memory.startup import StartupReport
 from rightslice.reporting.canvas import Canvas, Cell, Column, Style
-from rightslice.reporting.text import plural
 
 _NARROWEST_BAR = 10
 _MOST_REFUSED = 8

@@ -9,7 +9,8 @@ from rightslice.core.estimate import Estimate, Provenance, least_trusted
 from rightslice.core.plan import Deployment, Placement, Plan, PlannedModel, Pool, Purchase, SloResult, Slot
 from rightslice.core.quantities import format_seconds, format_usd
 from rightslice.core.slo import SloMetric
-from rightslice.reporting.text import interval_ms, milliseconds, percent, plural, ranges
+from rightslice.core.text import plural
+from rightslice.reporting.text import interval_ms, milliseconds, percent, ranges
 
 _CAPACITY: Mapping[str, str] = {
     "on_demand": "on demand",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rightslice.core.plan import Plan, PlannedModel, Rejection
 from rightslice.core.quantities import format_usd
 from rightslice.core.slo import SloMetric
-from rightslice.core.text import cells, visible
+from rightslice.core.text import cells, plural, visible
 from rightslice.reporting.bars import Bar, bar_lines
 from rightslice.reporting.canvas import Canvas, Cell, Column, Style
 from rightslice.reporting.summary import (
@@ -28,7 +28,7 @@ from rightslice.reporting.summary import (
     trust_texts,
     where,
 )
-from rightslice.reporting.text import interval_ms, milliseconds, plural, to_ascii
+from rightslice.reporting.text import interval_ms, milliseconds, to_ascii
 
 _MOST_GPU_BARS = 12
 _RULED_OUT = ("RS4009", "RS4010")

@@ -46,11 +46,6 @@ def difference_usd(amount_usd: float) -> str:
     return f"{'−' if amount_usd < 0 else '+'}{format_usd(abs(amount_usd))}"
 
 
-def plural(count: int, noun: str) -> str:
-    """`1 model`, `3 models`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def ranges(numbers: Iterable[int]) -> str:
     """`0–3, 8`: sorted whole numbers with runs joined."""
     runs: list[list[int]] = []

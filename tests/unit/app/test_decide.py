@@ -115,3 +115,18 @@ def test_spot_alone_without_interruptible_models_says_so(tmp_path: Path) -> None
     assert not answer.feasible
     assert answer.binding
     assert "interruptible" in answer.binding.what
+
+
+def test_ways_out_of_a_spot_only_fleet(tmp_path: Path) -> None:
+    answer = planned(tmp_path, CHAT.replace("FLEET", ", purchase: [spot]"))
+    assert answer.binding
+    ways = " ".join(answer.binding.ways_out)
+    assert "interruptible: true" in ways
+    assert "fleet.purchase: add on_demand" in ways
+
+
+def test_a_negative_seed_is_a_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "w.yaml"
+    path.write_text("{}")
+    with pytest.raises(BadInputError, match="--seed -1 is negative"):
+        plan_workload(path, seed=-1)

@@ -186,3 +186,11 @@ def test_arguments_that_make_no_sense(engine: str, arguments: str, rule: str) ->
     with pytest.raises(BadInputError) as caught:
         startup(resolve_model("Qwen/Qwen3-1.7B"), device("L4"), engine_name=engine, arguments=arguments)
     assert caught.value.code == rule
+
+
+@pytest.mark.parametrize("length", [3_276_800, 131_072, 60_000])
+def test_a_fix_holds_when_it_is_taken(length: int) -> None:
+    model, l4 = resolve_model("meta-llama/Llama-3.1-8B-Instruct"), device("L4")
+    found = startup(model, l4, version="0.33.0", arguments=f"--max-model-len {length}")
+    assert found.verdict in ("refused", "does_not_start")
+    assert startup(model, l4, version="0.33.0", arguments=found.fix).verdict != "does_not_start"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.core.files import check_folder
 from rightslice.ui.cli.options import Flag
 from rightslice.ui.cli.output import Progress, terminal, write_json, write_note, write_text
@@ -47,7 +46,8 @@ def plan(
     quiet
         Print three lines: DEPLOY, COST, SLO.
     """
-    _check(seed, risk, output)
+    if output is not None:
+        check_folder(output)
     from rightslice.app.planning import plan_workload, write_plan  # noqa: PLC0415 - heavy
 
     with Progress(quiet=quiet) as progress:
@@ -66,15 +66,6 @@ def plan(
     if not quiet:
         (write_note if json else _write_line)(_closing(workload, outcome.plan, output, written))
     return 0 if outcome.plan.feasible else 1
-
-
-def _check(seed: int, risk: float, output: Path | None) -> None:
-    if seed < 0:
-        raise BadInputError(Diagnostic("RS0501", f"--seed {seed} is negative", hint="try --seed 0"))
-    if not 0.0 < risk < 1.0:
-        raise BadInputError(Diagnostic("RS0501", f"--risk {risk:g} is not between 0 and 1", hint="try --risk 0.05"))
-    if output is not None:
-        check_folder(output)
 
 
 def _shown(plan: Plan, *, quiet: bool) -> str:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from rightslice.memory.sizing import SizeReport
     from rightslice.memory.startup import StartupReport
 
+LARGEST = 1_000_000_000
+"""Of tokens and of sequences."""
+
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,11 @@ def _check(question: Question) -> None:
         Diagnostic("RS0501", f"--{name} {value} is too small", hint=f"at least {smallest}")
         for name, (value, smallest) in least.items()
         if value < smallest
+    ]
+    wrong += [
+        Diagnostic("RS0501", f"--{name} is beyond any machine", hint=f"at most {LARGEST:,}")
+        for name, (value, _) in least.items()
+        if value > LARGEST
     ]
     if question.engine is None and (question.engine_version or question.engine_args):
         wrong.append(Diagnostic("RS0502", "--engine-version and --engine-args need --engine", hint="--engine vllm"))
