@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+os.environ["HF_HUB_OFFLINE"] = "1"  # tests of the hub bring their own
 sys.path.insert(0, str(Path(__file__).parent))
 
 NO_SKIP = os.environ.get("RIGHTSLICE_NO_SKIP") == "1"

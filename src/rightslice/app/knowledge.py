@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from rightslice.app.models import may_exist
 from rightslice.catalogue.accelerators import accelerators
 from rightslice.catalogue.engines import engines
 from rightslice.catalogue.hardware import SHARED, WHOLE
 from rightslice.catalogue.machines import machines
 from rightslice.catalogue.mig import geometry
-from rightslice.catalogue.models import model_exists, model_names
+from rightslice.catalogue.models import model_names
 from rightslice.catalogue.platforms import platforms
 from rightslice.spec.fields import Known
 
@@ -27,5 +28,5 @@ def known_names() -> Known:
         platforms=frozenset(platforms()),
         partitions=frozenset({WHOLE, *SHARED, *(p.name for table in tables for p in table.profiles)}),
         models=model_names(),
-        model_exists=model_exists,
+        model_exists=may_exist,
     )

@@ -12,11 +12,11 @@ from rightslice.app.decide import decide, describe, least_usd_per_hour
 from rightslice.app.explain import Asked, affordable, infeasible_plan, plan_document
 from rightslice.app.judge import judge
 from rightslice.app.knowledge import ON_PREMISES, known_names
+from rightslice.app.models import find_model
 from rightslice.app.scenarios import draw_loads
 from rightslice.app.state import Question
 from rightslice.app.ways_out import Retry, ways_out
 from rightslice.catalogue.architecture import Architecture
-from rightslice.catalogue.models import resolve_model
 from rightslice.catalogue.platforms import default_platform
 from rightslice.core.documents import to_json
 from rightslice.core.errors import BadInputError, Diagnostic, RightsliceError
@@ -114,7 +114,7 @@ def _architecture(model: Model) -> Architecture | None:
         message = f'model "{model.name}": no law predicts task {model.task} yet'
         hint = "measure it and add profile: {memory, streams, latency}"
         raise BadInputError(Diagnostic("RS0311", message, hint=hint))
-    architecture = resolve_model(model.source[0])
+    architecture = find_model(model.source[0])
     _check_context(model, architecture)
     return architecture
 

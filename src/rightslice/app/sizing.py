@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from rightslice.app.models import find_model
 from rightslice.catalogue.accelerators import accelerators, device, resolve_device
 from rightslice.catalogue.hardware import Device
 from rightslice.catalogue.machines import machines
 from rightslice.catalogue.mig import geometry
-from rightslice.catalogue.models import resolve_model
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 from rightslice.memory.sizing import SizeReport, SizeRequest, size
 from rightslice.memory.startup import StartupReport, startup
@@ -25,7 +25,7 @@ def size_model(source: str, *, accelerator: str | None = None, **asked: Any) -> 
         raise TypeError(f"unknown argument {unknown[0]}")
     request = SizeRequest(accelerator=accelerator, **asked)
     seen = (_named(accelerator),) if accelerator else ladder()
-    return size(resolve_model(source), request, seen)
+    return size(find_model(source), request, seen)
 
 
 def start_up(source: str, accelerator: str | None, engine: str, version: str, arguments: str) -> StartupReport:
@@ -36,7 +36,7 @@ def start_up(source: str, accelerator: str | None, engine: str, version: str, ar
     if accelerator is None:
         hint = "for example --accelerator A100-SXM-80GB"
         raise BadInputError(Diagnostic("RS0502", "--engine needs --accelerator", hint=hint))
-    return startup(resolve_model(source), _named(accelerator), engine_name=engine, version=version, arguments=arguments)
+    return startup(find_model(source), _named(accelerator), engine_name=engine, version=version, arguments=arguments)
 
 
 def ladder() -> tuple[Device, ...]:

@@ -47,6 +47,8 @@ RULES: Final[dict[str, str]] = {
     "RS0501": "option.value",
     "RS0502": "option.conflict",
     "RS0503": "command.usage",
+    # RS06xx: outside systems
+    "RS0601": "hub.unreachable",
     # RS2xxx: memory and architecture
     "RS2001": "memory.does-not-fit",
     "RS2002": "memory.context-too-long",

@@ -1,0 +1,202 @@
+"""Models by hub id, against a small hub on this machine: what is downloaded, kept, refused, and never shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from rightslice.catalogue.models import resolve_model
+
+PROGRAM = Path(sys.executable).parent / "rightslice"
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+TOKEN = "hf_" + "verysecret" * 3
+MODEL = "acme/tiny-llama"
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "torch_dtype": "bfloat16",
+    "hidden_size": 2048,
+    "intermediate_size": 5632,
+    "num_hidden_layers": 22,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "vocab_size": 32_000,
+    "max_position_embeddings": 4096,
+    "tie_word_embeddings": False,
+}
+
+
+class Hub(ThreadingHTTPServer):
+    """Knows one model; `status` answers everything instead; remembers what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files = {
+            "config.json": json.dumps(CONFIG).encode(),
+            "model.safetensors.index.json": json.dumps({"metadata": {"total_size": 2_200_119_296}}).encode(),
+            "model-00001-of-00001.safetensors": b"x" * 100,
+        }
+        self.sizes = {name: len(data) for name, data in self.files.items()}
+        self.status = 200
+        self.asked: list[str] = []
+        self.tokens: set[str] = set()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Hub
+
+    def do_HEAD(self) -> None:
+        self.answer(body=False)
+
+    def do_GET(self) -> None:
+        self.answer(body=True)
+
+    def answer(self, *, body: bool) -> None:
+        hub, path = self.server, self.path.partition("?")[0]
+        hub.asked.append(path)
+        hub.tokens.add(self.headers.get("Authorization", ""))
+        data, extra = b"{}", {}
+        status = hub.status
+        if status == 200 and path == f"/api/models/{MODEL}":
+            siblings = [{"rfilename": name, "size": size} for name, size in hub.sizes.items()]
+            data = json.dumps({"id": MODEL, "sha": REVISION, "siblings": siblings}).encode()
+        elif status == 200 and path.startswith(f"/{MODEL}/resolve/main/"):
+            name = path.rpartition("/")[2]
+            data = hub.files[name]
+            extra = {"X-Repo-Commit": REVISION, "ETag": f'"{name}-1"'}
+        elif status == 200:
+            status = 404
+        if status == 404:
+            extra = {"X-Error-Code": "RepoNotFound"}
+        if status == 403:
+            extra = {"X-Error-Code": "GatedRepo"}
+        self.send_response(status)
+        for key, value in {"Content-Length": str(len(data)), "Content-Type": "application/json", **extra}.items():
+            self.send_header(key, value)
+        self.end_headers()
+        if body:
+            self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    server = Hub()
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def size(endpoint: str, home: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(PROGRAM), "size", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={
+            **os.environ,
+            "HF_ENDPOINT": endpoint,
+            "HF_HOME": str(home),
+            "HF_TOKEN": TOKEN,
+            "HF_HUB_OFFLINE": "0",
+            **environment,
+        },
+    )
+
+
+def test_a_model_is_read_by_its_id_and_kept(hub: Hub, tmp_path: Path) -> None:
+    done = size(hub.url, tmp_path, MODEL, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    report = json.loads(done.stdout)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "config.json").write_text(json.dumps(CONFIG))
+    assert report["model"] == MODEL
+    assert report["parameters"] == resolve_model(str(tmp_path / "own")).parameters
+    assert report["weights_bytes"] == pytest.approx(2_200_119_296, abs=1)  # spread over tensors and rounded
+    assert REVISION in json.dumps(report)
+    assert not [path for path in hub.asked if path.endswith(".safetensors")]
+    assert f"Bearer {TOKEN}" in hub.tokens
+    again = size("http://127.0.0.1:9", tmp_path, MODEL, "--json", HF_HUB_OFFLINE="1")
+    assert json.loads(again.stdout) == report
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "told"), [(404, 2, "no such model"), (403, 2, "restricted"), (500, 3, "answered 500")]
+)
+def test_a_refusal_is_one_clear_line(hub: Hub, tmp_path: Path, status: int, code: int, told: str) -> None:
+    hub.status = status
+    done = size(hub.url, tmp_path, MODEL)
+    assert done.returncode == code
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert TOKEN not in done.stdout + done.stderr
+
+
+def test_a_hub_that_is_not_there_and_a_giant_configuration(hub: Hub, tmp_path: Path) -> None:
+    gone = size("http://127.0.0.1:9", tmp_path, "meta-lama/Llama-3.1-8B-Instruct")
+    assert gone.returncode == 3
+    assert "did not answer" in gone.stderr
+    assert "did you mean" in gone.stderr
+    hub.sizes["config.json"] = 10**12
+    giant = size(hub.url, tmp_path, MODEL)
+    assert giant.returncode == 2
+    assert "1,000,000,000,000 bytes" in giant.stderr
+
+
+def test_the_catalogue_asks_nobody(hub: Hub, tmp_path: Path) -> None:
+    assert size(hub.url, tmp_path, "google/gemma-3-27b-it").returncode == 0
+    assert hub.asked == []
+
+
+def test_a_plan_takes_a_model_by_its_id(hub: Hub, tmp_path: Path) -> None:
+    path = tmp_path / "w.yaml"
+    path.write_text(
+        f"""apiVersion: rightslice/v1
+kind: Workload
+metadata: {{name: tiny}}
+models:
+  - name: llm
+    source: {MODEL}
+    traffic: {{rate: 1/s, input_tokens: {{mean: 500}}, output_tokens: {{mean: 50}}, slo: {{ttft_p95: 1s}}}}
+fleet: {{providers: [gcp], accelerators: {{allow: [L4]}}}}
+environment: development
+"""
+    )
+    done = subprocess.run(
+        [str(PROGRAM), "plan", str(path), "--json", "-o", str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={
+            **os.environ,
+            "HF_ENDPOINT": hub.url,
+            "HF_HOME": str(tmp_path / "hf"),
+            "HF_TOKEN": TOKEN,
+            "HF_HUB_OFFLINE": "0",
+        },
+    )
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert plan["models"][0]["source"] == MODEL
+    written = "".join(p.read_text() for p in (tmp_path / "out").rglob("*") if p.is_file())
+    assert MODEL in written
+    assert TOKEN not in written + done.stdout + done.stderr
