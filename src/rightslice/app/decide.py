@@ -85,12 +85,18 @@ def _usd(answer: Answer) -> float:
 
 
 def _fleets(asked: Asked) -> Iterator[_Start]:
-    """The whole market, or one part per cloud provider with what is on premises beside it."""
+    """The whole market, or one part per cloud provider, with what is on premises beside it and without.
+
+    What is free on premises can lead the search to options that fit it and little else.
+    """
     question = asked.question
-    clouds = sorted({offer.machine.provider for offer in question.market.offers} - {ON_PREMISES})
+    providers = {offer.machine.provider for offer in question.market.offers}
+    clouds = sorted(providers - {ON_PREMISES})
     together = bool(asked.workload.fleet.regions) or len(clouds) < 2
-    for group in [frozenset(clouds)] if together else [frozenset({cloud}) for cloud in clouds]:
-        kept = tuple(o for o in question.market.offers if o.machine.provider in group | {ON_PREMISES})
+    groups = [frozenset(clouds)] if together else [frozenset({cloud}) for cloud in clouds]
+    own = providers & {ON_PREMISES}
+    for group in [*(group | own for group in groups), *(groups if own and clouds else ())]:
+        kept = tuple(o for o in question.market.offers if o.machine.provider in group)
         sold = {offer.machine.accelerator for offer in kept}
         options = {key: option for key, option in question.options.items() if option.accelerator in sold}
         narrowed = replace(question, options=options, market=replace(question.market, offers=kept))

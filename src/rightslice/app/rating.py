@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rightslice.app.scenarios import least_horizon_s, open_classes, server
+from rightslice.app.scenarios import MAX_HORIZON_S, least_horizon_s, open_classes, server
 from rightslice.core.rates import Rate
 from rightslice.core.slo import Slo
 from rightslice.optimization.needs import LengthSample, Need
@@ -22,6 +22,8 @@ from rightslice.traffic.traces import Trace
 
 BISECTIONS = 7
 """Rate is known to 1 / 2^7 of the ceiling."""
+LEAST_RATE_PER_S = 1e-3
+"""A replica that cannot be sure to carry this much is taken to carry nothing."""
 RATING_REQUESTS = 3000
 MOST_TOGETHER = 8
 """Replicas that are rated together; more would even out little further."""
@@ -123,9 +125,9 @@ def simulated_rate(
     together = min(replicas, MOST_TOGETHER)
     built = server(option, option.key, together, slowdown)
     low, high = 0.0, at_most_per_s
-    for _ in range(BISECTIONS):
+    for _ in range(BISECTIONS if at_most_per_s > LEAST_RATE_PER_S else 0):
         middle = (low + high) / 2.0
-        horizon_s = max(RATING_REQUESTS / max(middle * together, 1e-6), least_horizon_s(need))
+        horizon_s = max(min(RATING_REQUESTS / (middle * together), MAX_HORIZON_S), least_horizon_s(need))
         classes = open_classes(need, horizon_s, traces, 0, middle * together)
         result = simulate(Scenario((built,), classes, (), horizon_s, 0, horizon_s * 0.1))
         if result.sound:

@@ -200,15 +200,24 @@ class State:
 
     def tightened(self) -> State | None:
         """A state that rules this proposal out; None when nothing is left to tighten."""
-        counts = self.proposal.counts
-        seen = [self.results, *(self.expected(less) for less in self.losses(counts))]
+        seen = list(self._seen())
         lower = {}
         for need in self.question.needs:
             if any(_missed(need, results) for results in seen):
                 lower.update(self._refuted(need))
         if lower:
             return replace(self, refuted={**self.refuted, **lower})
-        return self._best_turn() if any(_late_s(results) > 0 for results in seen) else None
+        return self._best_turn() if self.late_s > 0 else None
+
+    def _seen(self) -> Iterator[tuple[SimulationResult, ...]]:
+        """The simulation of the proposal, and of what is left of it when a spare replica has to step in."""
+        yield self.results
+        yield from (self.expected(less) for less in self.losses(self.proposal.counts))
+
+    @cached_property
+    def late_s(self) -> float:
+        """Seconds by which pipelines miss their objectives, also with a model's largest replica lost."""
+        return sum(_late_s(results) for results in self._seen())
 
     def _refuted(self, need: Need) -> dict[str, Rate]:
         """Simulated rates of the options in use, all below what they were taken for."""
@@ -226,11 +235,11 @@ class State:
 
     def _best_turn(self) -> State | None:
         """The turn that saves most delay for its money; the cheapest where none saves any."""
-        late_s, usd_per_hour, least_usd = _late_s(self.results), self.usd_per_hour, self._least_step_usd()
+        late_s, usd_per_hour, least_usd = self.late_s, self.usd_per_hour, self._least_step_usd()
         trials: dict[frozenset[tuple[str, int]], State] = {}
         for trial in (*self._faster(), *self._grown()):
             trials.setdefault(frozenset(trial.proposal.counts.items()), trial)
-        saved = {key: late_s - _late_s(trial.results) for key, trial in trials.items()}
+        saved = {key: late_s - trial.late_s for key, trial in trials.items()}
         saving = [key for key in trials if saved[key] >= LEAST_SAVED_S]
         if saving:
             dearer = {key: max(trials[key].usd_per_hour - usd_per_hour, least_usd) for key in saving}

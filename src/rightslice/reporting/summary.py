@@ -246,15 +246,18 @@ def expected_of(model: PlannedModel, metric: SloMetric) -> Estimate | None:
 
 
 def metric_text(model: PlannedModel, metric: SloMetric) -> str:
-    """`612 ms (800)`: predicted p95 and the tightest limit; ` !` when missed, the share when it is not 95 %."""
+    """`612 ms (800)`: the class with the tightest limit, and that limit; the share when it is not 95 %.
+
+    ` !` when any class misses its own. Without objectives the p95 of the slowest class.
+    """
     estimate = expected_of(model, metric)
     results = [result for result in model.slos if result.slo.metric == metric]
     if estimate is None:
         return "–"
-    shown = milliseconds(estimate.value)
     if not results:
-        return shown
-    tightest = min(results, key=lambda result: (result.slo.at_most_s, -result.slo.share)).slo
+        return milliseconds(estimate.value)
+    judged = min(results, key=lambda result: (result.slo.at_most_s, -result.slo.share))
+    shown, tightest = milliseconds(judged.predicted_ms), judged.slo
     limit = format_seconds(tightest.at_most_s)
     number, _, unit = limit.rpartition(" ")
     limit = number if unit == shown.rpartition(" ")[2] and limit.count(" ") == 1 else limit

@@ -24,16 +24,38 @@ measured_on: A100-SXM-80GB}}
 pipelines:
   - name: speech
     stages: [asr, tts]
-    users: {all: {concurrent: 400, think_time: 1s, ramp_up: 10s, hold: 120s, ramp_down: 5s}}
+    users: {all: {concurrent: USERS, think_time: 1s, ramp_up: 10s, hold: 120s, ramp_down: 5s}}
 SLO
 fleet: {providers: [gcp], accelerators: {allow: [A100-SXM-80GB]}}
 environment: development
 """
 
 
+RETRIEVAL = """
+apiVersion: rightslice/v1
+kind: Workload
+metadata: {name: retrieval}
+models:
+  - {name: embed, task: embed, profile: {memory: 3GB, streams: [1, 8, 32], latency: [10ms, 25ms, 80ms], \
+measured_on: L4, sm_demand: 0.6}}
+  - {name: rank, task: rerank, profile: {memory: 2GB, streams: [1, 4, 16], latency: [20ms, 50ms, 170ms], \
+measured_on: L4, sm_demand: 0.8}}
+  - {name: llm, source: meta-llama/Llama-3.1-8B-Instruct}
+pipelines:
+  - name: rag
+    stages: [embed, rank, llm]
+    lengths: {llm: {input_tokens: {mean: 3000, p95: 5000}, output_tokens: {mean: 250, p95: 500}}}
+    users: {many: {concurrent: 60, think_time: 5s, ramp_up: 20s, hold: 200s}}
+    slo: {e2e_p95: 12s}
+fleet: {providers: [gcp], regions: [us-central1], accelerators: {allow: [RTX-PRO-6000]}}
+"""
+
+
 def planned(tmp_path: Path, text: str) -> Plan:
     path = tmp_path / "w.yaml"
-    path.write_text(text.replace("EXTRA", "isolation: none").replace("ENVIRONMENT", "development"))
+    path.write_text(
+        text.replace("EXTRA", "isolation: none").replace("USERS", "400").replace("ENVIRONMENT", "development")
+    )
     return plan_workload(path).plan
 
 
@@ -130,3 +152,21 @@ def test_a_negative_seed_is_a_mistake(tmp_path: Path) -> None:
     path.write_text("{}")
     with pytest.raises(BadInputError, match="--seed -1 is negative"):
         plan_workload(path, seed=-1)
+
+
+def test_a_free_machine_never_makes_the_plan_dearer(tmp_path: Path) -> None:
+    text = chat("{providers: [gcp], regions: [us-central1], purchase: [on_demand]}")
+    text = text.replace("{mean: 2/s, peak: 4/s}", "30/s").replace("mean: 800, p95: 2000", "mean: 1500, p95: 4000")
+    text = text.replace("ttft_p95: 2s, tpot_p95: 80ms", "ttft_p95: 800ms, tpot_p95: 50ms")
+    owned = text.replace(
+        "purchase: [on_demand]", "purchase: [owned, on_demand], owned: [{machine_type: a2-highgpu-1g, count: 1}]"
+    )
+    assert cost(planned(tmp_path, owned)) <= cost(planned(tmp_path, text)) * 1.001
+
+
+def test_a_spare_replica_of_a_pipeline_stage_is_found_without_endless_growth(tmp_path: Path) -> None:
+    """What misses is the pipeline with a replica lost: the search must see that to grow the right stage."""
+    plan = planned(tmp_path, RETRIEVAL)
+    assert all(model.replicas >= 2 for model in plan.models)
+    assert plan.verification
+    assert plan.verification.rounds < 10

@@ -139,3 +139,10 @@ def test_a_budget_that_is_too_small_is_a_no_with_the_closest_plan(tmp_path: Path
     assert made.pools
     assert made.binding
     assert made.binding.what.startswith("budget.monthly $10")
+
+
+def test_a_replica_that_can_carry_next_to_nothing_has_a_rate_all_the_same(question: Question) -> None:
+    option = next(iter(question.options.values()))
+    for most in (0.0, 1e-9, 1e-4, 2e-3):
+        rate = simulated_rate(question.needs[0], option, 2, 1.0, {}, at_most_per_s=most)
+        assert 0.0 <= rate.requests_per_s <= most
