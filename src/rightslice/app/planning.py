@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rightslice.app.choices import cheapest, choices
 from rightslice.app.clock import Clock
 from rightslice.app.decide import decide, describe, least_usd_per_hour
 from rightslice.app.explain import Asked, affordable, infeasible_plan, plan_document
@@ -70,14 +71,19 @@ def plan_workload(
     clock = Clock()
     with clock.running("read_s"):
         loaded = load_workload(path, known_names())
-        architectures = _architectures(loaded.workload)
+        wanted = choices(loaded.workload)
+        known = [_architectures(workload) for workload in wanted]
         traces = _traces(loaded.workload, path)
-    progress("candidates")
-    with clock.running("candidates_cpu_s"):
-        question, market_rejections = _question(loaded.workload, architectures, traces, seed, clock)
-    answer = decide(Asked(loaded.workload, question, market_rejections, seed, risk), progress)
+    answers = []
+    for workload, architectures in zip(wanted, known, strict=True):
+        progress("candidates")
+        with clock.running("candidates_cpu_s"):
+            question, market_rejections = _question(workload, architectures, traces, seed, clock)
+        answers.append(decide(Asked(workload, question, market_rejections, seed, risk), progress))
+    answer = cheapest(answers)
+    architectures = known[wanted.index(answer.workload)]
     if answer.holds or answer.found.verified:
-        answer = replace(answer, evidence=judge(question, answer.found.proposal, answer.found.rounds, seed))
+        answer = replace(answer, evidence=judge(answer.question, answer.found.proposal, answer.found.rounds, seed))
     plan = plan_document(answer, answer.evidence) if answer.evidence else infeasible_plan(answer)
     if plan.binding:
         progress("ways out")

@@ -136,7 +136,6 @@ def _not_modelled(need: Need) -> Iterator[PlanWarning]:
             ("gpu", model.gpu is not None),
             ("prefix_hit_rate", any(c.prefix_hit_rate > 0 for c in classes)),
             ("priority", len({c.priority for c in classes}) > 1),
-            ("other sources than the first", len(model.source) > 1),
         )
         if given
     ]

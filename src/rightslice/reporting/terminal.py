@@ -170,7 +170,8 @@ def _heading(canvas: Canvas, title: str) -> None:
 
 
 def _rejected(canvas: Canvas, rejected: tuple[Rejection, ...]) -> None:
-    dearer = [r for r in rejected if r.monthly_usd is not None][:_MOST_DEARER]
+    dearer = sorted((r for r in rejected if r.monthly_usd is not None), key=lambda r: not r.model)  # own sources first
+    dearer = dearer[: _MOST_DEARER + sum(bool(r.model) for r in dearer)]
     other = [r for r in rejected if r.monthly_usd is None and r.code not in _RULED_OUT]
     near = [*dearer, *other[:_MOST_REASONS]]
     if not near:
