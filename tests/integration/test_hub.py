@@ -161,6 +161,14 @@ def test_a_hub_that_is_not_there_and_a_giant_configuration(hub: Hub, tmp_path: P
     assert "1,000,000,000,000 bytes" in giant.stderr
 
 
+@pytest.mark.parametrize("name", ["foo/bar-", "foo/.bar", "a--b/c", "a/b/c", "foo/" + "x" * 200, "foo/b\u00e4r"])
+def test_a_name_that_no_hub_has_is_unknown(hub: Hub, tmp_path: Path, name: str) -> None:
+    done = size(hub.url, tmp_path, name)
+    assert done.returncode == 2
+    assert "error[RS0310] unknown model" in done.stderr
+    assert hub.asked == []
+
+
 def test_the_catalogue_asks_nobody(hub: Hub, tmp_path: Path) -> None:
     assert size(hub.url, tmp_path, "google/gemma-3-27b-it").returncode == 0
     assert hub.asked == []

@@ -6,8 +6,6 @@ HF_HUB_OFFLINE=1 keeps to the cache.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -20,33 +18,25 @@ BESIDE: Final = ("hf_quant_config.json", "model.safetensors.index.json")
 """Read too where they exist: precisions, and the exact bytes of the weights."""
 MAX_BYTES: Final = 64 * 2**20
 TIMEOUT_S: Final = 10.0
-_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The cached files of one model at one revision."""
-
-    folder: Path
-    revision: str
-
-
-def looks_like_id(source: str) -> bool:
-    """`owner/name`, and nothing that the hub would refuse."""
-    return bool(_ID.fullmatch(source)) and "--" not in source and ".." not in source
 
 
 def worth_asking(model: str) -> bool:
-    """Whether the client is there (extra `hub`) and online, or has a copy of the model's configuration."""
-    if not looks_like_id(model) or find_spec("huggingface_hub") is None:
+    """Whether it is an `owner/name` that the client (extra `hub`) can ask for, or has a copy of when offline."""
+    if model.count("/") != 1 or find_spec("huggingface_hub") is None:
         return False
     from huggingface_hub import constants, try_to_load_from_cache  # noqa: PLC0415 - only with the extra
+    from huggingface_hub.errors import HFValidationError  # noqa: PLC0415
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined] # noqa: PLC0415
 
+    try:
+        validate_repo_id(model)
+    except HFValidationError:
+        return False
     return not constants.HF_HUB_OFFLINE or isinstance(try_to_load_from_cache(model, CONFIG), str)
 
 
-def fetch(model: str) -> Snapshot:
-    """Download (or find in the cache) the configuration of `model`; weights are never downloaded.
+def fetch(model: str) -> Path:
+    """The cached folder, named by its revision, of the configuration of `model`; weights are never downloaded.
 
     Raises BadInputError RS0310 when the hub has no such model, it is gated or has no configuration; OutsideError RS0601
     when the hub cannot be reached or fails.
@@ -70,7 +60,7 @@ def fetch(model: str) -> Snapshot:
         raise _unreachable(model, f"{constants.ENDPOINT}: {type(error).__name__}") from None
 
 
-def _downloaded(model: str) -> Snapshot:
+def _downloaded(model: str) -> Path:
     from huggingface_hub import HfApi, hf_hub_download  # noqa: PLC0415
 
     info = HfApi().model_info(model, timeout=TIMEOUT_S, files_metadata=True)
@@ -82,15 +72,13 @@ def _downloaded(model: str) -> Snapshot:
         if sizes[name] > MAX_BYTES:
             raise _unknown(model, f"its {name} has {sizes[name]:,} bytes", "give a folder or a config.json")
     paths = [hf_hub_download(model, name, etag_timeout=TIMEOUT_S) for name in wanted]
-    folder = Path(paths[0]).parent
-    return Snapshot(folder, folder.name)
+    return Path(paths[0]).parent
 
 
-def _cached(model: str) -> Snapshot:
+def _cached(model: str) -> Path:
     from huggingface_hub import hf_hub_download  # noqa: PLC0415
 
-    folder = Path(hf_hub_download(model, CONFIG, local_files_only=True)).parent
-    return Snapshot(folder, folder.name)
+    return Path(hf_hub_download(model, CONFIG, local_files_only=True)).parent
 
 
 def _unknown(model: str, why: str, hint: str = "") -> BadInputError:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
+from rightslice.app.answer import Answer
 from rightslice.app.decide import describe
-from rightslice.app.explain import Answer, what_binds
+from rightslice.app.explain import what_binds, works_too
 from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.core.plan import Rejection
-from rightslice.core.quantities import format_usd
 from rightslice.spec.workload import Workload
 
 MOST_CHOICES = 8
@@ -36,13 +36,9 @@ def choices(workload: Workload) -> tuple[Workload, ...]:
 
 def cheapest(answers: Sequence[Answer]) -> Answer:
     """The cheapest that holds, or the first; what became of the others is among its rejections."""
-    chosen = min((answer for answer in answers if answer.holds), key=_monthly_usd, default=answers[0])
+    chosen = min((a for a in answers if a.holds), key=lambda a: a.monthly_usd, default=answers[0])
     others = tuple(_rejection(answer, chosen) for answer in answers if answer is not chosen)
     return replace(chosen, asked=replace(chosen.asked, rejections=(*others, *chosen.asked.rejections)))
-
-
-def _monthly_usd(answer: Answer) -> float:
-    return answer.found.proposal.packing.usd_per_hour * answer.hours
 
 
 def _rejection(answer: Answer, chosen: Answer) -> Rejection:
@@ -53,8 +49,7 @@ def _rejection(answer: Answer, chosen: Answer) -> Rejection:
     models = ", ".join(mine.name for mine, _ in changed)
     if not answer.holds:
         return Rejection(option, models, "RS4001", what_binds(answer))
-    monthly = _monthly_usd(answer)
-    more = format_usd(monthly - _monthly_usd(chosen))
     instead = ", ".join(theirs.source[0] for _, theirs in changed)
-    reason = f"works too, for {more} a month more than {instead} ({describe(answer.found)})"
-    return Rejection(option, models, "RS4003", reason, monthly_usd=monthly)
+    more = works_too(answer.monthly_usd - chosen.monthly_usd)
+    reason = f"{more} than {instead} ({describe(answer.found)})"
+    return Rejection(option, models, "RS4003", reason, monthly_usd=answer.monthly_usd)

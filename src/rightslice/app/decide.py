@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
-from rightslice.app.explain import Answer, Asked
-from rightslice.app.judge import at_quantile, holds, seems_to_hold, sigma
+from rightslice.app.answer import Answer, Asked
+from rightslice.app.judge import at_quantile, holds, sigma
 from rightslice.app.prune import pruned
 from rightslice.app.search import Found, search
 from rightslice.app.state import Question, State
@@ -58,30 +58,27 @@ def decide(asked: Asked, progress: Callable[[str], None]) -> Answer:
     fleets = sorted(_fleets(asked), key=lambda start: start.usd_per_hour)
     tried: list[_Tried] = []
     for start in fleets:
-        if start.usd_per_hour < min((_usd(t.answers[0]) for t in tried if t.answers[0].holds), default=math.inf):
+        if start.usd_per_hour < min((t.answers[0].usd_per_hour for t in tried if t.answers[0].holds), default=math.inf):
             tried.append(_Tried(start, _at_risk(asked, start.question, progress)))
     tried = tried or [_Tried(fleets[0], _at_risk(asked, fleets[0].question, progress))]
     for start in _rivals(asked, fleets[:RIVAL_PROVIDERS]):
         progress(f"alternative {start.accelerator}")
         tried.append(_Tried(start, _at_risk(asked, start.question, lambda _: None)))
     progress("draws of prediction error")
-    accepted = sorted(((t.start, a) for t in tried for a in t.answers if a.holds), key=lambda pair: _usd(pair[1]))
+    bound = min(start.bound_usd_per_hour for start in fleets)
+    accepted = sorted(
+        ((t.start, a) for t in tried for a in t.answers if a.holds), key=lambda pair: pair[1].usd_per_hour
+    )
     for start, answer in accepted:
         if holds(answer.question, answer.found.proposal, asked.seed, asked.risk):
-            others = _alternatives(start, answer, tried)
-            bound = min(start.bound_usd_per_hour for start in fleets)
-            return replace(answer, alternatives=others, bound_usd_per_hour=bound)
-    answers = [replace(t.answers[-1], holds=False) for t in tried]
+            return replace(answer, alternatives=_alternatives(start, answer, tried), bound_usd_per_hour=bound)
+    answers = [replace(t.answers[-1], holds=False, bound_usd_per_hour=bound) for t in tried]
     return next((answer for answer in answers if answer.found.verified), answers[0])
 
 
 def least_usd_per_hour(asked: Asked) -> float:
     """No answer costs less; infinite where nothing can be proposed."""
     return min(start.bound_usd_per_hour for start in _fleets(asked))
-
-
-def _usd(answer: Answer) -> float:
-    return answer.found.proposal.packing.usd_per_hour
 
 
 def _fleets(asked: Asked) -> Iterator[_Start]:
@@ -160,7 +157,7 @@ def _at_risk(asked: Asked, question: Question, progress: Callable[[str], None]) 
             break
         verified = answer
         progress("draws of prediction error")
-        if seems_to_hold(question, found.proposal, asked.seed, asked.risk):
+        if holds(question, found.proposal, asked.seed, asked.risk, quick=True):
             progress("taking back what is not needed")
             return _pruned(answer, State.optimistic(question, at_quantile(z)))
     return (verified or answer,)
@@ -171,7 +168,7 @@ def _pruned(answer: Answer, state: State) -> tuple[Answer, ...]:
     asked, found = answer.asked, answer.found
 
     def accepts(proposal: Proposal) -> bool:
-        return seems_to_hold(answer.question, proposal, asked.seed, asked.risk)
+        return holds(answer.question, proposal, asked.seed, asked.risk, quick=True)
 
     proposals = list(pruned(state, found.proposal, accepts))
     return tuple(replace(answer, found=replace(found, proposal=p), holds=True) for p in reversed(proposals))
@@ -179,14 +176,12 @@ def _pruned(answer: Answer, state: State) -> tuple[Answer, ...]:
 
 def _alternatives(chosen: _Start, answer: Answer, tried: list[_Tried]) -> tuple[Alternative, ...]:
     """Everything else that holds on one accelerator alone and is another choice, cheapest first."""
-    hours, present, counts = answer.hours, _usd(answer), answer.found.proposal.counts
-    found = []
+    counts, found = answer.found.proposal.counts, []
     for start, other in ((t.start, t.answers[0]) for t in tried if t.start is not chosen and t.start.accelerator):
-        if not other.holds or other.found.proposal.counts == counts or _usd(other) < present:
-            continue
-        monthly = _usd(other) * hours
-        text, more = describe(other.found), detail(other.question, other.found)
-        found.append(Alternative(text, start.accelerator, monthly, monthly - present * hours, more, verified=True))
+        more = other.monthly_usd - answer.monthly_usd
+        if other.holds and other.found.proposal.counts != counts and more >= 0:
+            text, shape = describe(other.found), detail(other.question, other.found)
+            found.append(Alternative(text, start.accelerator, other.monthly_usd, more, shape, verified=True))
     return tuple(sorted(found, key=lambda a: (a.monthly_usd, a.accelerator)))
 
 

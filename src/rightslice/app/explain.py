@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
+from rightslice.app.answer import Answer
 from rightslice.app.rating import rate_at_slo, unreachable
-from rightslice.app.search import Found
-from rightslice.app.state import Question
 from rightslice.app.warn import requests_to_make, warnings
 from rightslice.catalogue.accelerators import accelerators
 from rightslice.catalogue.hardware import WHOLE
-from rightslice.core.plan import Alternative, Baseline, Binding, Bound, MonthlyCost, Plan, Rejection
+from rightslice.core.plan import Baseline, Binding, Bound, MonthlyCost, Plan, Rejection
 from rightslice.core.quantities import format_seconds, format_usd
 from rightslice.core.rates import RateTable
 from rightslice.optimization.assemble import Fleet, fleet, planned_models, planned_pipelines
 from rightslice.optimization.costing import TokenPrice, monthly_cost, token_prices
 from rightslice.optimization.evidence import Evidence
 from rightslice.optimization.needs import Need
-from rightslice.optimization.propose import Proposal, propose, repack
-from rightslice.procurement.money import hours_per_month
+from rightslice.optimization.propose import propose, repack
 from rightslice.spec.workload import Workload
 
 RANK = (
@@ -37,64 +35,6 @@ RANK = (
     "RS4013",
 )
 """Order of reasons in the document."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What is to be answered: the workload over the whole market, and the accepted risk."""
-
-    workload: Workload
-    question: Question
-    rejections: tuple[Rejection, ...]
-    seed: int
-    risk: float
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One finished search, over `question`, which may be narrower than what was asked.
-
-    `evidence` is None when no verified proposal was found; `holds`: the draws keep the accepted risk;
-    `bound_usd_per_hour`: no plan for the workload costs less.
-    """
-
-    asked: Asked
-    question: Question
-    found: Found
-    evidence: Evidence | None = None
-    alternatives: tuple[Alternative, ...] = ()
-    holds: bool = False
-    bound_usd_per_hour: float = 0.0
-
-    @classmethod
-    def of(cls, asked: Asked, found: Found) -> Answer:
-        """The answer of a search."""
-        return cls(asked, found.state.question, found)
-
-    @property
-    def workload(self) -> Workload:
-        """The workload asked about."""
-        return self.asked.workload
-
-    @property
-    def rejections(self) -> tuple[Rejection, ...]:
-        """Refusals of the market and of memory."""
-        return self.asked.rejections
-
-    @property
-    def seed(self) -> int:
-        """Seed of the traffic and the draws."""
-        return self.asked.seed
-
-    @property
-    def risk(self) -> float:
-        """Accepted probability that an objective fails."""
-        return self.asked.risk
-
-    @property
-    def hours(self) -> float:
-        """Hours a month that the fleet runs."""
-        return hours_per_month(self.workload.hours)
 
 
 def plan_document(answer: Answer, evidence: Evidence) -> Plan:
@@ -283,19 +223,6 @@ def _bound(answer: Answer, cost: MonthlyCost) -> Bound:
     return Bound(lowest, max(gap, 0.0))
 
 
-def _again(answer: Answer, keep: Callable[[str], bool], needs: tuple[Need, ...] | None = None) -> Proposal:
-    """The same rates and loads with only the options whose key passes `keep`."""
-    state = answer.found.state
-    options = tuple(option for key, option in answer.question.options.items() if keep(key))
-    return propose(
-        needs or answer.question.needs,
-        options,
-        state.rates,
-        state.demands,
-        answer.question.market,
-    )
-
-
 def _baseline(answer: Answer, cost: MonthlyCost) -> Baseline | None:
     """The same replicas, each on whole GPUs of its own; None when that is what was chosen anyway."""
     question = answer.question
@@ -321,10 +248,11 @@ def _without_spare(answer: Answer) -> float | None:
     if not any(need.spare for need in answer.question.needs):
         return None
     bare = tuple(replace(need, spare=False, min_replicas=1) for need in answer.question.needs)
-    proposal = _again(answer, lambda _: True, bare)
+    state, question = answer.found.state, answer.question
+    proposal = propose(bare, tuple(question.options.values()), state.rates, state.demands, question.market)
     if not proposal.feasible:
         return None
-    return (answer.found.proposal.packing.usd_per_hour - proposal.packing.usd_per_hour) * answer.hours
+    return answer.monthly_usd - proposal.packing.usd_per_hour * answer.hours
 
 
 def _rejected(answer: Answer, made: Fleet) -> tuple[Rejection, ...]:
@@ -334,7 +262,7 @@ def _rejected(answer: Answer, made: Fleet) -> tuple[Rejection, ...]:
             option=alternative.option,
             model="",
             code="RS4003",
-            reason=f"works too, for {format_usd(alternative.difference_usd)} a month more ({alternative.detail})",
+            reason=f"{works_too(alternative.difference_usd)} ({alternative.detail})",
             monthly_usd=alternative.monthly_usd,
         )
         for alternative in answer.alternatives
@@ -342,6 +270,11 @@ def _rejected(answer: Answer, made: Fleet) -> tuple[Rejection, ...]:
     used = {pool.accelerator for pool in made.pools}
     slow = tuple(r for r in _too_slow(answer) if r.option.split(" for ")[0] not in used)
     return _ordered((*dearer, *slow, *_asked_for(answer)))
+
+
+def works_too(difference_usd: float) -> str:
+    """How a choice that would do as well, and costs more, is told."""
+    return f"works too, for {format_usd(difference_usd)} a month more"
 
 
 def _asked_for(answer: Answer) -> Iterator[Rejection]:

@@ -10,9 +10,8 @@ from rightslice.catalogue.machines import machines
 from rightslice.catalogue.mig import geometry
 from rightslice.catalogue.models import model_names
 from rightslice.catalogue.platforms import platforms
+from rightslice.procurement.refusals import ON_PREMISES
 from rightslice.spec.fields import Known
-
-ON_PREMISES = "on-prem"
 
 
 def known_names() -> Known:

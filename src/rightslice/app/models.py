@@ -21,6 +21,5 @@ def find_model(source: str) -> Architecture:
     """
     if model_exists(source) or not may_exist(source):
         return resolve_model(source)
-    found = hub.fetch(source)
-    read = resolve_model(str(found.folder))
-    return replace(read, name=source, source=f"hub {source} at {found.revision}")
+    folder = hub.fetch(source)
+    return replace(resolve_model(str(folder)), name=source, source=f"hub {source} at {folder.name}")

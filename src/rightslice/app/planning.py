@@ -7,12 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rightslice.app.answer import Asked
 from rightslice.app.choices import cheapest, choices
 from rightslice.app.clock import Clock
 from rightslice.app.decide import decide, describe, least_usd_per_hour
-from rightslice.app.explain import Asked, affordable, infeasible_plan, plan_document
+from rightslice.app.explain import affordable, infeasible_plan, plan_document
 from rightslice.app.judge import judge
-from rightslice.app.knowledge import ON_PREMISES, known_names
+from rightslice.app.knowledge import known_names
 from rightslice.app.models import find_model
 from rightslice.app.scenarios import draw_loads
 from rightslice.app.state import Question
@@ -30,6 +31,7 @@ from rightslice.optimization.propose import Market
 from rightslice.packing.solver import Effort
 from rightslice.procurement.money import hours_per_month
 from rightslice.procurement.offers import offers, quota_limits
+from rightslice.procurement.refusals import ON_PREMISES
 from rightslice.reporting.html import plan_html
 from rightslice.spec.loader import load_workload
 from rightslice.spec.plan_document import load_plan
@@ -104,7 +106,7 @@ def _retry(
         answer = decide(asked, _silent)
         if not answer.holds or not affordable(answer):
             return None
-        return answer.found.proposal.packing.usd_per_hour * answer.hours, describe(answer.found)
+        return answer.monthly_usd, describe(answer.found)
 
     return attempt
 

@@ -48,10 +48,7 @@ def pruned(state: State, proposal: Proposal, accepts: Callable[[Proposal], bool]
 
 def _prices(question: Question) -> dict[str, float]:
     """Option -> USD per hour of the share of the cheapest machine that one replica takes."""
-    per_gpu: dict[str, float] = {}
-    for offer in question.market.offers:
-        name, usd = offer.machine.accelerator, offer.usd_per_hour / offer.machine.accelerator_count
-        per_gpu[name] = min(usd, per_gpu.get(name, usd))
+    per_gpu = question.market.gpu_usd_per_hour
     return {
         key: per_gpu[o.accelerator] * o.gpus * o.device.memory_bytes / o.device.accelerator.visible_memory_bytes
         for key, o in question.options.items()

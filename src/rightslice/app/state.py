@@ -248,8 +248,7 @@ class State:
 
     def _least_step_usd(self) -> float:
         """What a turn is taken to cost at least, so that a tiny gain for nothing does not beat a large one."""
-        offers = self.question.market.offers
-        return LEAST_STEP_GPUS * min((o.usd_per_hour / o.machine.accelerator_count for o in offers), default=0.0)
+        return LEAST_STEP_GPUS * min(self.question.market.gpu_usd_per_hour.values(), default=0.0)
 
     def _faster(self) -> Iterator[State]:
         """A faster option for one stage."""

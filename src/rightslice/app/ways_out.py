@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rightslice.app.explain import Answer
+from rightslice.app.answer import Answer
 from rightslice.app.rating import unreachable
 from rightslice.core.quantities import format_seconds, format_usd
 from rightslice.core.slo import Slo

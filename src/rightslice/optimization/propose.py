@@ -29,6 +29,15 @@ class Market:
     limits: Mapping[str, int]
     effort: Effort | None = None
 
+    @property
+    def gpu_usd_per_hour(self) -> dict[str, float]:
+        """Accelerator -> USD per hour of one GPU of the cheapest machine that has it."""
+        found: dict[str, float] = {}
+        for offer in self.offers:
+            name, usd = offer.machine.accelerator, offer.usd_per_hour / offer.machine.accelerator_count
+            found[name] = min(usd, found.get(name, usd))
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
