@@ -10,13 +10,14 @@ from cyclopts import App
 
 from rightslice import __version__
 from rightslice.core.errors import BadInputError, Diagnostic
-from rightslice.ui.cli import catalog, documents, plan, size
+from rightslice.ui.cli import catalog, documents, plan, simulate, size
 from rightslice.ui.cli.failures import guarded
 from rightslice.ui.cli.output import open_closed_streams, write_text
 
 QUESTIONS: Final = (
     ("Does it fit, on what?", "size"),
     ("What should I deploy, what will it cost?", "plan"),
+    ("What would happen if …?", "simulate"),
     ("What hardware, models and engines are known?", "catalog"),
     ("How do I start a workload file?", "init"),
     ("What may stand in a workload file, in a plan?", "schema"),
@@ -48,6 +49,7 @@ def build() -> App:
     )
     app.command(size.size)
     app.command(plan.plan)
+    app.command(simulate.simulate)
     app.command(catalog.build())
     app.command(documents.init)
     app.command(documents.schema)
