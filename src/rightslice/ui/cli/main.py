@@ -24,6 +24,8 @@ QUESTIONS: Final = (
 )
 """In the order in which people ask."""
 
+_MAY_BE_EMPTY: Final = ("--engine-args", "--engine-version")
+
 HELP: Final = """\
 rightslice plans GPU inference on Kubernetes from one workload file, and verifies the plan in simulation.
 
@@ -73,7 +75,7 @@ def _run(tokens: list[str]) -> int:
     if not tokens or tokens in (["--help"], ["-h"], ["help"]):
         write_text(help_text())
         return 0
-    if "" in tokens:
+    if any(not token and before not in _MAY_BE_EMPTY for before, token in zip(["", *tokens], tokens, strict=False)):
         raise BadInputError(Diagnostic("RS0503", "one argument is empty", hint="an unset variable of the shell?"))
     if tokens[0] in {"--help", "-h"}:
         tokens = [*tokens[1:], "--help"]
