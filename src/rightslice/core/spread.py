@@ -5,8 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,10 @@ class Spread:
     def mean(self) -> float:
         """Mean of the triangular law: (low + typical + high) / 3."""
         return (self.low + self.typical + self.high) / 3.0
+
+    def plus(self, other: Spread) -> Spread:
+        """One after the other: ends and typical values added, so wider than a sum of independent draws."""
+        return Spread(self.low + other.low, self.typical + other.typical, self.high + other.high)
 
     def per(self, amount: float) -> Spread:
         """What `amount` takes when this is a rate: amount / rate, slowest and fastest exchanged.

@@ -159,7 +159,10 @@ def _with_fallback(spec: ScaledObject, state: KedaState, seen: Observation) -> t
 
 
 def _fallback_value(metric: Metric, fallback: Fallback, seen: Observation) -> float | None:
-    """The value that makes the HPA want the fallback's replicas; a Value metric needs a ready pod for it."""
+    """The value that makes the HPA want the fallback's replicas; a Value metric needs a ready pod for it.
+
+    Thousandths are cut off, not rounded, or 6 of 9 replicas would become 7.
+    """
     replicas = {
         "static": fallback.replicas,
         "currentReplicas": seen.replicas,
@@ -169,4 +172,4 @@ def _fallback_value(metric: Metric, fallback: Fallback, seen: Observation) -> fl
     if metric.target_type == "AverageValue":
         return metric.target * replicas
     ready = seen.replicas if seen.ready is None else seen.ready
-    return metric.target * replicas / ready if ready else None
+    return int(metric.target * 1000.0 * (replicas / ready)) / 1000.0 if ready else None
