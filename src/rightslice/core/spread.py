@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,5 +63,5 @@ class Spread:
             return self.low
         peak = (self.typical - self.low) / width
         if share < peak:
-            return self.low + (share * width * (self.typical - self.low)) ** 0.5
-        return self.high - ((1.0 - share) * width * (self.high - self.typical)) ** 0.5
+            return self.low + math.sqrt(share * width * (self.typical - self.low))
+        return self.high - math.sqrt((1.0 - share) * width * (self.high - self.typical))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, Protocol
@@ -140,6 +141,25 @@ class Keda:
             moved = synced.replicas != decision.replicas or decision.reason == "NotDue"
             decision = Decision(synced.replicas, synced.reason) if moved else decision
         return decision
+
+
+class Lagged:
+    """Another policy that reads signals `lag_s` late (scrape interval, query window) and counts pods as they are."""
+
+    def __init__(self, policy: Policy, lag_s: float) -> None:
+        self.policy = policy
+        self.lag_s = lag_s
+        self.period_s = policy.period_s
+        self._views: deque[tuple[float, ModelView]] = deque()
+
+    def decide(self, now_s: float, seen: ModelView) -> Decision:
+        """The policy's decision on the newest view that is at least `lag_s` old; on the first one until then."""
+        self._views.append((now_s, seen))
+        while len(self._views) > 1 and self._views[1][0] <= now_s - self.lag_s:
+            self._views.popleft()
+        old = self._views[0][1]
+        pods = {"replicas": seen.replicas, "ready": seen.ready, "loading": seen.loading, "pending": seen.pending}
+        return self.policy.decide(now_s, replace(old, **pods))
 
 
 def observed(
