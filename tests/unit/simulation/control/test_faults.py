@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
 import pytest
 
+from rightslice.catalogue.datafiles import DATA
 from rightslice.catalogue.disruptions import Together, failures_per_hour, max_run_s, reclaims_per_hour
+from rightslice.catalogue.machines import machines
 from rightslice.core.plan import Capacity
 from rightslice.simulation.control.faults import (
     FailureRates,
@@ -169,3 +172,19 @@ def test_schedules_merge_in_time_and_repeat_with_the_seed() -> None:
     assert faults == schedule(4)
     assert faults != schedule(5)
     assert [fault.at_s for fault in faults] == sorted(fault.at_s for fault in faults)
+
+
+def test_every_figure_names_a_source() -> None:
+    for name in ("disruptions.json", "provisioners.json"):
+        document = json.loads((DATA / name).read_text())
+        named: set[str] = {document.get("interruption_source", "")} - {""}
+        for value in document.values():
+            rows = [value, *value.values()] if isinstance(value, dict) else []
+            named |= {row["source"] for row in rows if isinstance(row, dict) and "source" in row}
+        assert named == set(document["sources"])
+
+
+def test_bands_are_those_of_the_machines() -> None:
+    bands = {machine.spot_interruption for machine in machines()} - {""}
+    assert bands
+    assert all(reclaims_per_hour(band) for band in bands)

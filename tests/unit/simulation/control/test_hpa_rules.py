@@ -169,3 +169,41 @@ def test_reasons_at_the_bounds() -> None:
 def test_what_the_api_server_refuses(wrong: object) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         wrong()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("target", "cores", "request_cores", "replicas", "missing", "high", "expected"),
+    [
+        (30, (0.3, 0.5, 0.7), 1.0, 3, 0, 6, 5),
+        (100, (0.4, 0.095), 1.0, 4, 2, 6, 3),
+        (50, (0.2,), 0.2, 4, 0, 5, 2),
+        (50, (0.5,) * 5, 1.0, 4, 0, 8, 4),
+        (50, (0.2,), 0.2, 1, 0, 5, 2),
+        (50, (0.2, 0.2), 0.4, 2, 0, 5, 2),
+        (100, (), 1.0, 4, 4, 6, 4),
+    ],
+)
+def test_numbers_of_the_controllers_own_tests(
+    target: float,
+    cores: tuple[float, ...],
+    request_cores: float,
+    replicas: int,
+    missing: int,
+    high: int,
+    expected: int,
+) -> None:
+    """Inputs and outcomes of horizontal_test.go (060da1681551): edge cases of CPU metrics."""
+    metric = Metric("cpu", "Resource", target, "Utilization", request=request_cores)
+    spec = HpaSpec(high, (metric,), flags=AT_ONCE)
+    seen = Observation(replicas, {"cpu": cores}, no_sample=missing)
+    assert decide(60.0, spec, HpaState(((0.0, replicas),)), seen).replicas == expected
+
+
+@pytest.mark.parametrize(("high", "expected", "reason"), [(100, 24, "ScaleUpLimit"), (20, 20, "TooManyReplicas")])
+def test_upscale_cap_of_the_controllers_own_tests(high: int, expected: int, reason: str) -> None:
+    """horizontal_test.go: 700 % per 60 s lets 3 pods grow to 24."""
+    metric = Metric("cpu", "Resource", 10, "Utilization", request=0.1)
+    rules = ScalingRules(window_s=0, policies=(ScalingPolicy("Percent", 700, 60),))
+    spec = HpaSpec(high, (metric,), behavior=Behavior(up=rules))
+    decision = decide(0.0, spec, HpaState(), Observation(3, {"cpu": (0.1, 0.2, 0.3)}))
+    assert (decision.replicas, decision.reason) == (expected, reason)
