@@ -2,7 +2,8 @@
 
 Plain data and pure functions without an event loop. Times are seconds of simulated time. A loop uses them so:
 
-1. At multiples of a policy's `period_s` it shows the policy a `ModelView` and takes the `Decision`.
+1. At multiples of a policy's `period_s` it shows the policy a `ModelView` and takes the `Decision`; where the size
+   falls, `replicas.victims` says who goes.
 2. New replicas are Pending pods; `nodes.bind` puts them on nodes with room, `nodes.scan`, at `nodes.next_scan_s`, asks
    for more nodes (`ColdStart.node_s`) and takes unneeded ones away.
 3. From the bind on a pod takes `ColdStart.draw(rng, skip=ON_NODE)`, with PULL where the image is on the node: Pending

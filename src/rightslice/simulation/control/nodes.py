@@ -137,15 +137,21 @@ def scan(
     """One look: give up what did not come, ask for what Pending pods need, take away what is unneeded long enough."""
     state, failed = _give_up(now_s, by, state)
     state, added, unplaceable = _grow(now_s, pool, state, pods, rng)
-    if any(not pod.node for pod in pods):
-        return Scan(replace(state, unneeded=()), added, (), failed, (), unplaceable)
-    state, removed, evicted = _shrink(now_s, pool, by, state, pods)
-    return Scan(state, added, removed, failed, evicted, unplaceable)
+    if added:
+        return Scan(state, added, (), failed, (), unplaceable)
+    placed = dict(bind(now_s, pool, state, pods))
+    state, removed = _shrink(
+        now_s, pool, by, state, [replace(pod, node=placed.get(pod.name, pod.node)) for pod in pods]
+    )
+    evicted = tuple(pod.name for pod in pods if pod.node in removed)
+    return Scan(state, (), removed, failed, evicted, unplaceable)
 
 
 def _give_up(now_s: float, by: Provisioner, state: Nodes) -> tuple[Nodes, tuple[str, ...]]:
-    """Nodes that did not come in time are deleted, and the pool is left alone for a time that doubles."""
+    """Nodes that did not come in time are deleted; the pool rests for a time that doubles until one comes."""
     late = tuple(node.name for node in state.nodes if node.ready_s > now_s >= node.requested_s + by.max_provision_s)
+    if any(node.ready_s <= now_s and node.requested_s >= state.backoff_until_s for node in state.nodes):
+        state = replace(state, next_backoff_s=0.0)
     if not late:
         return state, ()
     backoff_s = state.next_backoff_s or by.backoff_s
@@ -194,22 +200,21 @@ def _request(now_s: float, pool: NodePool, index: int, rng: np.random.Generator)
 
 def _shrink(
     now_s: float, pool: NodePool, by: Provisioner, state: Nodes, pods: Sequence[Pod]
-) -> tuple[Nodes, tuple[str, ...], tuple[str, ...]]:
-    """Nodes unneeded for the whole time, within the limits per look; pods of drained ones are evicted."""
+) -> tuple[Nodes, tuple[str, ...]]:
+    """Takes away nodes unneeded for the whole time, within the limits per look."""
     since = dict(state.unneeded)
     unneeded = _unneeded(now_s, pool, by, state, pods)
     marked = tuple((name, since.get(name, now_s)) for name in unneeded)
     state = replace(state, unneeded=marked)
     if now_s < state.last_added_s + by.delay_after_add_s:
-        return state, (), ()
+        return state, ()
     held = {pod.node for pod in pods}
     room = len(state.nodes) - pool.min_nodes
     due = [name for name, at_s in marked if now_s - at_s >= by.unneeded_s]
     empty = [name for name in due if name not in held]
     drained = [name for name in due if name in held][: by.drains_at_once]
     gone = tuple((empty + drained)[: max(0, min(room, by.removals_at_once))])
-    evicted = tuple(pod.name for pod in pods if pod.node in gone)
-    return state.without(gone), gone, evicted
+    return state.without(gone), gone
 
 
 def _unneeded(now_s: float, pool: NodePool, by: Provisioner, state: Nodes, pods: Sequence[Pod]) -> list[str]:

@@ -75,6 +75,18 @@ def test_pending_pods_start_the_wait_again() -> None:
     assert scan(610.0, POOL, AUTOSCALER, state, bound, _rng()).removed == ()
 
 
+def test_a_pod_that_nobody_can_help_does_not_keep_an_empty_node() -> None:
+    state = replace(standing(POOL, 3), unneeded=(("l4-2", 0.0),))
+    pods = [*_pods(4, node="l4-0"), *_pods(3, node="l4-1", name="q"), Pod("big", GPU, 8)]
+    done = scan(600.0, POOL, AUTOSCALER, state, pods, _rng())
+    assert (done.removed, done.unplaceable) == (("l4-2",), ("big",))
+
+
+def test_a_node_that_comes_ends_the_growth_of_the_pauses() -> None:
+    state = replace(standing(POOL, 1), backoff_until_s=-10.0, next_backoff_s=600.0)
+    assert scan(0.0, POOL, AUTOSCALER, state, (), _rng()).state.next_backoff_s == 0.0
+
+
 def test_nothing_goes_soon_after_a_node_was_added() -> None:
     state = replace(standing(POOL, 2), last_added_s=500.0, unneeded=(("l4-1", 0.0),))
     bound = _pods(3, node="l4-0")
