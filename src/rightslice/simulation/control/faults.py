@@ -164,9 +164,7 @@ def node_faults(
     if broken is not None:
         faults.append(whole)
     elif limit_s is not None and node.born_s + limit_s <= horizon_s:
-        announced_s = max(node.born_s, end_s - notice.notice_s)
-        left = Notice(end_s - announced_s, min(notice.drain_s, end_s - announced_s))
-        faults.append(replace(whole, at_s=announced_s, kind="run-limit", notice=left))
+        faults.append(replace(whole, at_s=end_s - notice.notice_s, kind="run-limit", notice=notice))
     alive_until_s = end_s if broken is None else broken
     for gpu in range(node.gpus):
         times = _times(rates.gpu_per_hour, node.born_s, alive_until_s, rng)

@@ -78,6 +78,7 @@ def test_one_spot_machine_is_reclaimed_at_its_rate_and_with_its_neighbours() -> 
     assert not any("own" in hit for hit in hits)
     spread = [abs(hit["n0"] - hit["n1"]) for hit in own if "n1" in hit]
     assert max(spread) <= 180.0
+    assert all(wave.at_s <= at_s <= wave.at_s + 180.0 for wave in waves for _, at_s in struck(wave, nodes))
 
 
 def test_who_is_struck_does_not_depend_on_who_else_is_there() -> None:

@@ -74,6 +74,50 @@ def test_minimum_raised_while_at_zero_wakes_the_workload() -> None:
     assert woken.replicas == 2
 
 
+def test_raised_minimum_wakes_with_a_behavior_block_too() -> None:
+    flags = ControllerFlags(scale_to_zero=True)
+    spec = HpaSpec(5, (QUEUE,), 2, Behavior(), flags)
+    asleep = HpaState(((0.0, 0),), scaled_to_zero=True)
+    assert decide(30.0, spec, asleep, Observation(0, {"queue": 0.0})).replicas == 2
+    by_hand = HpaState(((0.0, 0),))
+    assert decide(30.0, spec, by_hand, Observation(0, {"queue": 50.0})).reason == "ScalingDisabled"
+
+
+def test_only_the_way_to_zero_is_remembered_as_such() -> None:
+    flags = ControllerFlags(scale_to_zero=True, downscale_stabilization_s=0)
+    spec = HpaSpec(9, (QUEUE,), 0, flags=flags)
+    down = decide(60.0, spec, HpaState(((0.0, 4),)), Observation(4, {"queue": 10.0}))
+    assert (down.replicas, down.state.scaled_to_zero) == (1, False)
+    zero = decide(75.0, spec, down.state, Observation(1, {"queue": 0.0}))
+    woken = decide(90.0, spec, zero.state, Observation(0, {"queue": 30.0}))
+    assert (zero.state.scaled_to_zero, woken.replicas, woken.state.scaled_to_zero) == (True, 3, False)
+
+
+def test_filling_in_never_moves_against_the_ratio() -> None:
+    """More pods than spec.replicas (5 of 2): 84 % of the target must not add; 4 of 9 asked for must not take away."""
+    metric = Metric("m", "Pods", 10)
+    tolerances = HpaSpec(99, (metric,)).tolerances
+    assert proposal(metric, tolerances, Observation(2, {"m": (8.0,) * 4}, no_sample=1)) == 2
+    assert proposal(metric, tolerances, Observation(9, {"m": (20.0, 20.0)}, pending=1)) == 9
+
+
+def test_means_are_cut_to_thousandths() -> None:
+    metric = Metric("m", "Pods", 10)
+    assert proposal(metric, HpaSpec(9, (metric,)).tolerances, Observation(3, {"m": (11.0, 11.0, 11.001)})) == 3
+    assert proposal(metric, HpaSpec(9, (metric,)).tolerances, Observation(3, {"m": (11.0, 11.002, 11.001)})) == 4
+
+
+def test_changes_are_remembered_for_the_longest_period_of_their_direction() -> None:
+    rules = ScalingRules(0, "Min", (ScalingPolicy("Pods", 10, 15), ScalingPolicy("Pods", 12, 60)))
+    spec = HpaSpec(100, (QUEUE,), behavior=Behavior(up=rules))
+    state, size, sizes = HpaState(), 10, []
+    for now_s in (0.0, 20.0, 40.0, 61.0):
+        decision = decide(now_s, spec, state, Observation(size, {"queue": 1000.0}))
+        state, size = decision.state, decision.replicas
+        sizes.append(size)
+    assert sizes == [20, 22, 22, 32]
+
+
 def test_without_behavior_tolerances_of_the_spec_do_not_exist() -> None:
     rules = ScalingRules(tolerance=0.5)
     given = HpaSpec(9, (QUEUE,), behavior=Behavior(up=rules, down=rules))

@@ -30,6 +30,19 @@ def test_idle_replicas_must_be_fewer_than_the_minimum() -> None:
         ScaledObject((Trigger(QUEUE),), min_replicas=2, idle_replicas=2)
 
 
+def test_at_idle_without_load_nothing_happens() -> None:
+    spec = ScaledObject((Trigger(QUEUE),), min_replicas=3, idle_replicas=1)
+    assert poll(900.0, spec, KedaState(last_active_s=0.0), _seen(1, 0.0)).reason == "NoChange"
+    enough = ScaledObject((Trigger(QUEUE),), min_replicas=3)
+    assert poll(900.0, enough, KedaState(last_active_s=0.0), _seen(3, 0.0)).reason == "NoChange"
+
+
+def test_bad_fallbacks() -> None:
+    for wrong in ((-1, 3), (3, -1)):
+        with pytest.raises(ValueError, match="at least 0"):
+            Fallback(*wrong)
+
+
 def test_the_hpa_below_keda_never_goes_under_one() -> None:
     assert ScaledObject((Trigger(QUEUE),)).hpa.min_replicas == 1
     assert ScaledObject((Trigger(QUEUE),), min_replicas=3).hpa.min_replicas == 3

@@ -50,6 +50,27 @@ def test_a_pod_that_fits_on_no_node_asks_for_none() -> None:
     assert (done.added, set(done.unplaceable)) == ((), {"big", "slice"})
 
 
+def test_a_full_pool_adds_nothing_and_a_pod_may_fill_a_node() -> None:
+    full = [
+        *_pods(4, node="l4-0"),
+        *_pods(4, node="l4-1", name="q"),
+        *_pods(4, node="l4-2", name="r"),
+        *_pods(1, name="s"),
+    ]
+    assert scan(0.0, POOL, AUTOSCALER, standing(POOL, 3), full, _rng()).added == ()
+    whole = scan(0.0, POOL, AUTOSCALER, Nodes(), _pods(1, 4), _rng())
+    assert (len(whole.added), whole.unplaceable) == (1, ())
+
+
+def test_a_node_is_used_as_much_as_its_most_used_resource() -> None:
+    pool = replace(POOL, capacity={GPU: 4, "nvidia.com/mig-1g.10gb": 4})
+    state = replace(standing(pool, 2), unneeded=(("l4-0", 0.0), ("l4-1", 0.0)))
+    pods = [Pod("a", "nvidia.com/mig-1g.10gb", 3, "l4-0"), Pod("b", GPU, 1, "l4-1"), Pod("c", GPU, 2, "l4-0")]
+    assert scan(600.0, pool, AUTOSCALER, state, pods, _rng()).removed == ("l4-1",)
+    busy = [Pod("a", "nvidia.com/mig-1g.10gb", 3, "l4-0"), Pod("b", "nvidia.com/mig-1g.10gb", 3, "l4-1")]
+    assert scan(600.0, pool, replace(AUTOSCALER, underused_share=0.5), state, busy, _rng()).removed == ()
+
+
 def test_pods_fill_one_node_before_the_next() -> None:
     state = standing(POOL, 2)
     pods = [Pod("old", GPU, 1, "l4-1"), *_pods(4)]

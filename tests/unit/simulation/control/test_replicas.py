@@ -29,6 +29,14 @@ def test_order_of_deletion() -> None:
     assert victims(1000.0, pods, 0) == ()
 
 
+def test_the_youngest_go_first() -> None:
+    late = [PodState("a", 0.0, "n0", running=True, ready_s=0.0), PodState("b", 0.0, "n1", running=True, ready_s=999.0)]
+    assert victims(1000.0, late, 1) == ("b",)
+    born = [PodState("a", 0.0, "n0", running=True), PodState("b", 999.0, "n1", running=True)]
+    assert victims(1000.0, born, 1) == ("b",)
+    assert victims(1000.0, [*born, PodState("c", 1000.0, "n2", running=True)], 1) == ("c",)
+
+
 def test_ages_of_one_power_of_two_are_equal() -> None:
     """A deployment that scaled up at once does not lose its replicas in the order of their names or births."""
     pods = [PodState(f"p{i}", float(i), f"n{i}", running=True, ready_s=100.0 + i) for i in range(20)]
