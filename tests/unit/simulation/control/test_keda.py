@@ -33,6 +33,7 @@ def test_idle_replicas_must_be_fewer_than_the_minimum() -> None:
 def test_at_idle_without_load_nothing_happens() -> None:
     spec = ScaledObject((Trigger(QUEUE),), min_replicas=3, idle_replicas=1)
     assert poll(900.0, spec, KedaState(last_active_s=0.0), _seen(1, 0.0)).reason == "NoChange"
+    assert poll(900.0, spec, KedaState(), _seen(3, 5.0)).reason == "Active"
     enough = ScaledObject((Trigger(QUEUE),), min_replicas=3)
     assert poll(900.0, enough, KedaState(last_active_s=0.0), _seen(3, 0.0)).reason == "NoChange"
 

@@ -67,8 +67,8 @@ def test_a_node_is_used_as_much_as_its_most_used_resource() -> None:
     state = replace(standing(pool, 2), unneeded=(("l4-0", 0.0), ("l4-1", 0.0)))
     pods = [Pod("a", "nvidia.com/mig-1g.10gb", 3, "l4-0"), Pod("b", GPU, 1, "l4-1"), Pod("c", GPU, 2, "l4-0")]
     assert scan(600.0, pool, AUTOSCALER, state, pods, _rng()).removed == ("l4-1",)
-    busy = [Pod("a", "nvidia.com/mig-1g.10gb", 3, "l4-0"), Pod("b", "nvidia.com/mig-1g.10gb", 3, "l4-1")]
-    assert scan(600.0, pool, replace(AUTOSCALER, underused_share=0.5), state, busy, _rng()).removed == ()
+    busy = [Pod("a", "nvidia.com/mig-1g.10gb", 2, "l4-0"), Pod("b", "nvidia.com/mig-1g.10gb", 2, "l4-1")]
+    assert scan(600.0, pool, AUTOSCALER, state, busy, _rng()).removed == ()
 
 
 def test_pods_fill_one_node_before_the_next() -> None:
