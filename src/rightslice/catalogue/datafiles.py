@@ -11,7 +11,7 @@ from typing import Any
 DATA = Path(__file__).parent / "data"
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=32)
 def read_json(name: str) -> dict[str, Any]:
     """The parsed JSON data file of that name, shared: read only. Its values are checked by the tests of the data."""
     document: dict[str, Any] = json.loads((DATA / name).read_bytes())

@@ -6,20 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from rightslice.catalogue.cold_start import startup_budget
 from rightslice.core.estimate import Estimate
 
-WEIGHT_BYTES_PER_S: Final = 200e6
-"""Loading from a hub or a shared volume. Public case: four shards of a 15.2 GB model took 77 s, 198 MB/s
-(prox-ops, qwen-coder InferenceService, commit a8d2b70)."""
-
-ENGINE_START_S: Final = 300
-"""Compilation, CUDA graphs and warm-up after the weights: 2.65 min for a 1 B model (vllm#17386), about 10 min in all
-for Llama 4 Scout on four H100 (llm-d-benchmark#83)."""
-
 MIN_STARTUP_S: Final = 600
-IMAGE_PULL_S: Final = 600
-"""18 GB of vLLM image at 30 MB/s; the probes start after it, the rollout's deadline does not."""
-
 PROBE_PERIOD_S: Final = 10
 PRE_STOP_S: Final = 15
 """Time for load balancers to forget the pod before the server is told to stop (llm-d graceful shutdown page)."""
@@ -48,11 +38,12 @@ class Shutdown:
 
 
 def startup_budget_s(weights_bytes: int) -> int:
-    """Seconds from the first probe to a serving engine: weights / 200 MB/s + 300 s, at least 600 s.
+    """Seconds from the first probe to a serving engine: load of the weights and engine start, at least 600 s.
 
-    The pull of the image lies before it. Rounded up to whole probe periods.
+    Both on the safe side (catalogue). The pull of the image lies before it. Rounded up to whole probe periods.
     """
-    needed = max(MIN_STARTUP_S, weights_bytes / WEIGHT_BYTES_PER_S + ENGINE_START_S)
+    budget = startup_budget()
+    needed = max(MIN_STARTUP_S, weights_bytes / budget.weights_bytes_per_s + budget.engine_s)
     return math.ceil(needed / PROBE_PERIOD_S) * PROBE_PERIOD_S
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from rightslice.catalogue.cold_start import startup_budget
 from rightslice.core.plan import Deployment
 from rightslice.kube.names import label_value
 from rightslice.kube.objects import (
@@ -17,7 +18,7 @@ from rightslice.kube.objects import (
     service_account,
 )
 from rightslice.manifests.pods import pod_template, ports
-from rightslice.manifests.timing import IMAGE_PULL_S, startup_budget_s
+from rightslice.manifests.timing import startup_budget_s
 from rightslice.manifests.view import ROLE_LABEL, Unit, model_labels
 
 PLAN_ANNOTATION = "rightslice/plan"
@@ -57,7 +58,7 @@ def predicted_rate(planned: Deployment) -> str:
 
 def deadline_s(unit: Unit) -> int:
     """Seconds after which a rollout without progress is reported: image pull, and 1.5 times the start-up budget."""
-    return IMAGE_PULL_S + math.ceil(1.5 * startup_budget_s(unit.weights_bytes))
+    return startup_budget().image_pull_s + math.ceil(1.5 * startup_budget_s(unit.weights_bytes))
 
 
 def _spec(unit: Unit) -> Object:
