@@ -1,0 +1,87 @@
+"""A measured stage: processor sharing.
+
+With n in service each progresses by 1 / latency[n] per picosecond; at most STREAMS in service, the rest wait in order.
+All have the same work, so they end in order of admission. `progress` is reset so that its rounding stays far below a
+picosecond; an event falls on the nearest whole picosecond.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rightslice.simulation.compiling import compiled, compiled_apart
+from rightslice.simulation.layout import (
+    BATCH_PS,
+    BUSY_PS,
+    HEAD,
+    NEVER,
+    NEXT,
+    NOBODY,
+    OFFSET,
+    OLDEST,
+    OUTSTANDING,
+    OWNER,
+    RUNNING,
+    SINCE,
+    STREAMS,
+    State,
+)
+
+
+@compiled_apart
+def settle(replica: int, now: int, state: State) -> None:
+    """Bring the progress of a stage replica up to now."""
+    count = state.live[replica, RUNNING]
+    if count > 0:
+        span_ps = now - state.live[replica, SINCE]
+        state.progress[replica] += float(span_ps) / state.tables[state.facts[replica, OFFSET] + count]
+        state.totals[replica, BUSY_PS] += span_ps
+        state.totals[replica, BATCH_PS] += span_ps * count
+        state.rough[replica, BATCH_PS] += 1.0 * span_ps * count
+    state.live[replica, SINCE] = now
+
+
+@compiled
+def end_services(replica: int, now: int, state: State) -> None:
+    """Complete the jobs whose work ends within half a picosecond of now."""
+    live = state.live
+    settle(replica, now, state)
+    latency = state.tables[state.facts[replica, OFFSET] + live[replica, RUNNING]]
+    while live[replica, RUNNING] > 0:
+        job = state.slots[replica, live[replica, OLDEST], OWNER]
+        if (state.goal[job] - state.progress[replica]) * latency > 0.5:
+            break
+        state.first_ps[job] = now
+        state.finish_ps[job] = now
+        live[replica, OLDEST] = (live[replica, OLDEST] + 1) % state.slots.shape[1]
+        live[replica, RUNNING] -= 1
+        live[replica, OUTSTANDING] -= 1
+        state.done[0] += 1
+        state.done[state.done[0]] = job
+
+
+@compiled
+def start_services(replica: int, now: int, state: State) -> int:
+    """Take waiting jobs into service; when the next one ends, or NEVER."""
+    settle(replica, now, state)
+    live, slots, progress, goal = state.live, state.slots, state.progress, state.goal
+    oldest, count, width = live[replica, OLDEST], live[replica, RUNNING], slots.shape[1]
+    if count == 0:
+        progress[replica] = 0.0
+    elif progress[replica] > 1.0:
+        for k in range(count):
+            goal[slots[replica, (oldest + k) % width, OWNER]] -= progress[replica]
+        progress[replica] = 0.0
+    while live[replica, HEAD] != NOBODY and count < state.facts[replica, STREAMS]:
+        job = live[replica, HEAD]
+        live[replica, HEAD] = state.jobs[job, NEXT]
+        goal[job] = progress[replica] + 1.0
+        slots[replica, (oldest + count) % width, OWNER] = job
+        count += 1
+    live[replica, RUNNING] = count
+    if count == 0:
+        return NEVER
+    rest = (goal[slots[replica, oldest, OWNER]] - progress[replica]) * state.tables[
+        state.facts[replica, OFFSET] + count
+    ]
+    return int(now + np.int64(np.rint(max(rest, 0.0))))
