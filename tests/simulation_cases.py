@@ -9,7 +9,9 @@ from typing import TypeVar
 import numpy as np
 
 from rightslice.performance.costs import StageCosts, StepCosts
-from rightslice.simulation import ClosedPipeline, LlmServer, OpenClass, Scenario, StageLengths, StageServer
+from rightslice.simulation import ClosedPipeline, LlmServer, OpenClass, Routing, Scenario, StageLengths, StageServer
+from rightslice.simulation.play import Condition
+from rightslice.simulation.scenario import Policy
 from rightslice.traffic.arrivals import Arrivals
 
 T = TypeVar("T")
@@ -65,6 +67,13 @@ def random_pipeline(numbers: np.random.Generator, name: str, models: Sequence[st
     return ClosedPipeline(name, "u", stages, any_of(numbers, 1, 3, 10), think_s, ramp_up_s, 3e-8, 0.0, (), lengths)
 
 
+def random_routing(numbers: np.random.Generator) -> Routing:
+    policies: tuple[Policy, ...] = ("least-requests", "least-requests", "round-robin", "two-choices", "score")
+    policy = any_of(numbers, *policies)
+    weights = any_of(numbers, (1.0, 1.0), (0.0, 1.0), (0.3, 7.0))
+    return Routing(policy, *weights, any_of(numbers, 0.0, 3e-10, 1e-8), int(numbers.integers(100)))
+
+
 def random_scenario(seed: int) -> Scenario:
     """A few replicas of one or two models, perhaps a stage, open classes and pipelines; a few hundred steps."""
     numbers = np.random.default_rng(seed)
@@ -80,4 +89,23 @@ def random_scenario(seed: int) -> Scenario:
     )
     pipelines = tuple(random_pipeline(numbers, f"p{k}", models) for k in range(any_of(numbers, 0, 0, 1, 2)))
     horizon_s = any_of(numbers, 1e-6, 3e-8, 5e-9, 1e-6 if pipelines else 1.0)
-    return Scenario(tuple(servers), classes, pipelines, horizon_s)
+    routing = {model: random_routing(numbers) for model in models}
+    return Scenario(tuple(servers), classes, pipelines, horizon_s, routing=routing, retries=any_of(numbers, 0, 1, 2))
+
+
+Orders = tuple[int, dict[int, Condition], dict[int, float]]
+"""Time in ps, conditions by replica, slowdowns by replica."""
+
+
+def random_orders(seed: int, replicas: int, horizon_ps: int) -> list[Orders]:
+    """What a control plane might do to `replicas` replicas, sorted by time; some orders come at once."""
+    numbers = np.random.default_rng(seed)
+    conditions: tuple[Condition, ...] = ("ready", "ready", "draining", "gone", "gone")
+    span_ps = min(horizon_ps, any_of(numbers, 10**3, 10**4, 10**5))
+    orders: list[Orders] = []
+    for when_ps in sorted(numbers.integers(0, span_ps + 1, any_of(numbers, 1, 3, 10)).tolist()):
+        chosen = numbers.random((2, replicas)) < 0.4
+        new = {int(r): any_of(numbers, *conditions) for r in np.flatnonzero(chosen[0])}
+        slow = {int(r): any_of(numbers, 1.0, 1.3, 2.5) for r in np.flatnonzero(chosen[1])}
+        orders.append((int(when_ps), new, slow if any_of(numbers, True, False) else {}))
+    return orders

@@ -1,28 +1,32 @@
 """The simulator's rules in plain Python, one engine step after the other: slow, easy to read, the oracle of the tests.
 
 It is written from the rules that rightslice.simulation states (kernel.py: order within one instant; engine.py: LLM
-replicas; stage.py: processor sharing; users.py: pipelines) and shares no code with them. All integers are exact; the
-only floats are those of processor sharing, computed in the same order.
+replicas; stage.py: processor sharing; users.py: pipelines; routing.py; control.py) and shares no code with them. All
+integers are exact; the only floats are those of processor sharing and of scores, computed in the same order.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rightslice.simulation import ClosedPipeline, LlmServer, Scenario, StageServer
+from rightslice.core.rng import generator
+from rightslice.simulation import ClosedPipeline, LlmServer, Routing, Scenario, StageServer
 
 PS = 10**12
-NOT_YET, FAILED = -1, -2
+NOT_YET, FAILED, LOST = -1, -2, -3
 
 
 @dataclass(eq=False)
 class Job:
     """One request at one replica. `cached` tokens are in its cache, `answered` of `answer` have been given."""
 
+    model: str
     prompt: int
     answer: int
     user: User | None = None
+    retries: int = 0
     cached: int = 0
     answered: int = 0
     blocks: int = 0
@@ -31,6 +35,11 @@ class Job:
     first_ps: int = NOT_YET
     finish_ps: int = NOT_YET
     goal: float = 0.0
+
+    def forget(self) -> None:
+        """Its cache is gone: prompt and answer so far are computed again."""
+        self.cached = self.blocks = 0
+        self.decodes = False
 
     @property
     def known(self) -> int:
@@ -50,6 +59,13 @@ class Replica:
     batch_ps: int = 0
     peak_blocks: int = 0
     preemptions: int = 0
+    finished: int = 0
+    condition: str = "ready"
+    slowdown: float = 1.0
+    seen: tuple[int, float] = (0, 0.0)
+
+    def slowed(self, time_ps: int) -> int:
+        return time_ps if self.slowdown == 1.0 else round(time_ps * self.slowdown)
 
     @property
     def outstanding(self) -> int:
@@ -65,7 +81,7 @@ class Engine(Replica):
     """An LLM engine: vLLM V1, first come first served."""
 
     server: LlmServer = field(kw_only=True)
-    horizon_ps: int = field(kw_only=True)
+    since: int = 0
 
     def serves(self, job: Job) -> bool:
         fits = self.blocks_for(job.prompt + job.answer - 1) <= self.server.kv_blocks
@@ -80,10 +96,13 @@ class Engine(Replica):
         assert left >= 0, "blocks are never negative"
         return left
 
+    @property
+    def used(self) -> int:
+        return self.server.kv_blocks - self.free
+
     def evict_last(self) -> None:
         victim = self.running.pop()
-        victim.blocks = victim.cached = 0
-        victim.decodes = False
+        victim.forget()
         self.waiting.appendleft(victim)
         self.preemptions += 1
 
@@ -128,18 +147,23 @@ class Engine(Replica):
         decoding = [job for job in self.running if job.decodes]
         prefilling = [job for job in self.running if not job.decodes]
         work = sum(job.chunk * job.cached + job.chunk * (job.chunk + 1) // 2 for job in prefilling)
-        duration = self.server.costs.step_time_ps(
+        costs = self.server.costs.scaled(self.slowdown)
+        duration = costs.step_time_ps(
             sum(job.chunk for job in prefilling), work, len(decoding), sum(job.cached + 1 for job in decoding)
         )
         self.due = now + duration
-        used, span = self.server.kv_blocks - self.free, min(duration, self.horizon_ps - now)
+        self.since = now
+        self.peak_blocks = max(self.peak_blocks, self.used)
+
+    def count(self, now: int) -> None:
+        span = now - self.since
         self.busy_ps += span
-        self.kv_block_ps += span * used
+        self.kv_block_ps += span * self.used
         self.batch_ps += span * len(self.running)
-        self.peak_blocks = max(self.peak_blocks, used)
 
     def end(self, now: int) -> list[Job]:
         """Hand out the tokens of the step; the jobs that are done, in order of admission."""
+        self.count(now)
         self.due = None
         for job in self.running:
             job.cached += job.chunk
@@ -151,8 +175,14 @@ class Engine(Replica):
         self.running = [job for job in self.running if job.answered < job.answer]
         return done
 
-    def close(self) -> None:
-        """The horizon: a step's share was counted when it started."""
+    def stop(self, now: int) -> None:
+        """The step under way comes to nothing."""
+        if self.due is not None:
+            self.count(now)
+        self.due = None
+
+    def slow_down(self, _now: int, factor: float) -> None:
+        self.slowdown = factor
 
 
 @dataclass(eq=False)
@@ -160,7 +190,7 @@ class Stage(Replica):
     """Processor sharing: n in service progress by 1 / latency[n] per picosecond each."""
 
     server: StageServer = field(kw_only=True)
-    horizon_ps: int = field(kw_only=True)
+    used: int = 0
     since: int = 0
     progress: float = 0.0
 
@@ -168,7 +198,7 @@ class Stage(Replica):
         return True
 
     def latency(self, count: int) -> int:
-        return int(self.server.costs.latency_ps[count])
+        return self.slowed(int(self.server.costs.latency_ps[count]))
 
     def settle(self, now: int) -> None:
         if self.running:
@@ -205,8 +235,13 @@ class Stage(Replica):
             rest = (self.running[0].goal - self.progress) * self.latency(len(self.running))
             self.due = now + round(max(rest, 0.0))
 
-    def close(self) -> None:
-        self.settle(self.horizon_ps)
+    def stop(self, now: int) -> None:
+        self.settle(now)
+        self.due = None
+
+    def slow_down(self, now: int, factor: float) -> None:
+        self.settle(now)
+        self.slowdown = factor
 
 
 @dataclass(eq=False)
@@ -224,6 +259,40 @@ def whole_ps(seconds: float) -> int:
     return round(seconds * 1e12)
 
 
+class Router:
+    """Chooses among the ready replicas of one model."""
+
+    def __init__(self, model: str, routing: Routing) -> None:
+        self.routing = routing
+        self.turn = 0
+        self.number = int(generator(routing.seed, "router", model).integers(2**62))
+        self.read_ps: int | None = None
+
+    def draw(self, count: int) -> int:
+        self.number = (self.number * 6364136223846793005 + 1442695040888963407) % 2**64
+        return (self.number >> 33) % count
+
+    def choose(self, ready: list[Engine | Stage], now: int) -> Engine | Stage:
+        if self.routing.policy == "round-robin":
+            at = self.turn % len(ready)
+            self.turn = at + 1
+            return ready[at]
+        if self.routing.policy == "two-choices":
+            pair = [ready[self.draw(len(ready))], ready[self.draw(len(ready))]]
+            return min(pair, key=lambda replica: replica.outstanding)
+        if self.routing.policy == "score":
+            if self.read_ps is None or now - self.read_ps >= whole_ps(self.routing.signal_age_s):
+                self.read_ps = now
+                for replica in ready:
+                    blocks = replica.server.kv_blocks if isinstance(replica, Engine) else 0
+                    replica.seen = (len(replica.waiting), replica.used / blocks if blocks else 0.0)
+            return min(ready, key=self.score)
+        return min(ready, key=lambda replica: replica.outstanding)
+
+    def score(self, replica: Engine | Stage) -> float:
+        return self.routing.queue_weight * replica.seen[0] + self.routing.kv_weight * replica.seen[1]
+
+
 class Reference:
     """Plays a scenario. Results: `jobs` (the open-loop requests, by time), `rows` of pipeline requests, `replicas`."""
 
@@ -235,15 +304,15 @@ class Reference:
             self.replica(s) for name in names for s in scenario.servers if s.model == name for _ in range(s.replicas)
         ]
         requests = [
-            (int(when), index, Job(int(prompt), int(answer)))
-            for index, c in enumerate(scenario.classes)
+            (int(when), Job(c.model, int(prompt), int(answer)))
+            for c in scenario.classes
             for when, prompt, answer in zip(
                 c.arrivals.arrival_ps, c.arrivals.input_tokens, c.arrivals.output_tokens, strict=True
             )
             if when <= self.horizon_ps
         ]
         requests.sort(key=lambda request: request[0])
-        self.jobs = [job for _, _, job in requests]
+        self.jobs = [job for _, job in requests]
         self.coming = deque(requests)
         self.users: list[User] = []
         for p, pipeline in enumerate(scenario.pipelines):
@@ -254,21 +323,31 @@ class Reference:
         self.rows: list[list[int]] = []
         self.longest = max((len(p.stages) for p in scenario.pipelines), default=0)
         self.touched: dict[int, Engine | Stage] = {}
+        models = dict.fromkeys([r.server.model for r in self.replicas])
+        self.queues: dict[str, deque[Job]] = {model: deque() for model in models}
+        self.routers = {model: Router(model, scenario.routing.get(model, Routing())) for model in models}
+        self.requeued = 0
 
     def replica(self, server: LlmServer | StageServer) -> Engine | Stage:
         if isinstance(server, LlmServer):
-            return Engine(server=server, horizon_ps=self.horizon_ps)
-        return Stage(server=server, horizon_ps=self.horizon_ps)
+            return Engine(server=server)
+        return Stage(server=server)
 
     def stop_ps(self, pipeline: ClosedPipeline) -> int:
         return whole_ps(pipeline.ramp_up_s + pipeline.hold_s)
 
-    def submit(self, job: Job, model: str) -> bool:
-        """To the replica with the fewest outstanding jobs; False when it cannot serve the job."""
-        able = [replica for replica in self.replicas if replica.server.model == model]
-        if not able:
+    def ready(self, model: str) -> list[Engine | Stage]:
+        return [r for r in self.replicas if r.server.model == model and r.condition == "ready"]
+
+    def submit(self, job: Job, now: int) -> bool:
+        """To a ready replica, or to the queue of a model that has none; False when it can never be served."""
+        if job.model not in self.queues:
             return False
-        chosen = min(able, key=lambda replica: replica.outstanding)
+        ready = self.ready(job.model)
+        if not ready:
+            self.queues[job.model].append(job)
+            return True
+        chosen = self.routers[job.model].choose(ready, now)
         if not chosen.serves(job):
             return False
         chosen.waiting.append(job)
@@ -276,24 +355,71 @@ class Reference:
         return True
 
     def play(self) -> Reference:
+        self.advance(self.horizon_ps)
+        for replica in self.replicas:
+            replica.stop(self.horizon_ps)
+        return self
+
+    def advance(self, until_ps: int) -> None:
         while True:
             entities: list[Engine | Stage | User] = [*self.replicas, *self.users]
-            dues = [e.due for e in entities if e.due is not None] + [when for when, _, _ in list(self.coming)[:1]]
-            now = min(dues, default=self.horizon_ps + 1)
-            if now > self.horizon_ps:
+            dues = [e.due for e in entities if e.due is not None] + [when for when, _ in list(self.coming)[:1]]
+            now = min(dues, default=until_ps + 1)
+            if now > until_ps:
                 break
             while (entity := next((e for e in entities if e.due == now), None)) is not None:
                 self.act(entity, now)
             while self.coming and self.coming[0][0] == now:
-                _, index, job = self.coming.popleft()
-                if not self.submit(job, self.scenario.classes[index].model):
+                _, job = self.coming.popleft()
+                if not self.submit(job, now):
                     job.finish_ps = FAILED
-            for replica in self.touched.values():
-                replica.start(now)
-            self.touched.clear()
-        for replica in self.replicas:
-            replica.close()
-        return self
+            self.start_touched(now)
+
+    def start_touched(self, now: int) -> None:
+        for replica in self.touched.values():
+            replica.start(now)
+        self.touched.clear()
+
+    def control(self, now: int, conditions: Mapping[int, str], slowdowns: Mapping[int, float]) -> None:
+        """Orders at a boundary, after everything else that happens then."""
+        for number, replica in enumerate(self.replicas):
+            if number in slowdowns:
+                replica.slow_down(now, slowdowns[number])
+                self.touched[id(replica)] = replica
+            if number in conditions:
+                replica.condition = conditions[number]
+                if replica.condition == "gone":
+                    self.lose(replica, now)
+        for model, queue in self.queues.items():
+            if any(self.replicas[number].server.model == model for number in conditions):
+                self.routers[model].read_ps = None
+            while queue and self.ready(model):
+                job = queue.popleft()
+                if not self.submit(job, now):
+                    self.give_up(job, FAILED, now)
+        self.start_touched(now)
+
+    def lose(self, replica: Engine | Stage, now: int) -> None:
+        """Its requests go to the front of the queue in their order, or are lost when they have no retry left."""
+        replica.stop(now)
+        jobs = [*replica.running, *replica.waiting]
+        replica.running.clear()
+        replica.waiting.clear()
+        kept = [job for job in jobs if job.retries < self.scenario.retries]
+        for job in jobs:
+            job.forget()
+            if job in kept:
+                job.retries += 1
+            else:
+                self.give_up(job, LOST, now)
+        self.requeued += len(kept)
+        self.queues[replica.server.model].extendleft(reversed(kept))
+
+    def give_up(self, job: Job, outcome: int, now: int) -> None:
+        if job.user is None:
+            job.finish_ps = outcome
+        else:
+            self.end_pass(job.user, outcome, now)
 
     def act(self, entity: Engine | Stage | User, now: int) -> None:
         if isinstance(entity, User):
@@ -307,6 +433,7 @@ class Reference:
         self.touched[id(entity)] = entity
         for job in entity.end(now):
             job.finish_ps = now
+            entity.finished += 1
             if job.user is not None:
                 self.leave_stage(job.user, job, now)
 
@@ -318,7 +445,7 @@ class Reference:
             sample = user.row[1] % len(drawn.input_tokens)
             prompt, answer = int(drawn.input_tokens[sample]), int(drawn.output_tokens[sample])
         user.row[5 + 3 * user.stage] = now
-        if not self.submit(Job(prompt, answer, user), pipeline.stages[user.stage]):
+        if not self.submit(Job(pipeline.stages[user.stage], prompt, answer, user), now):
             self.end_pass(user, FAILED, now)
 
     def leave_stage(self, user: User, job: Job, now: int) -> None:

@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from rightslice.performance.costs import StepCosts
-from rightslice.simulation.inputs import initial_state, open_requests, picoseconds
-from rightslice.simulation.play import advanced
+from rightslice.simulation.inputs import open_requests
+from rightslice.simulation.play import SteppedRun
 from rightslice.simulation.run import simulate
 from rightslice.simulation.scenario import LlmServer, OpenClass, Scenario
 from rightslice.traffic.arrivals import Arrivals
@@ -55,9 +55,9 @@ def core_per_cpu_s(scenario: Scenario) -> float:
     requests = open_requests(scenario)
     best = float("inf")
     for _ in range(REPEATS + 1):
-        state = initial_state(scenario, requests)
+        run = SteppedRun(scenario, requests)
         start = time.process_time()
-        advanced(state, picoseconds(scenario.horizon_s), closing=True)
+        run.finish()
         best = min(best, time.process_time() - start)
     return len(requests.arrival_ps) / best
 
@@ -122,9 +122,9 @@ def core_of_one_run(scenario: Scenario) -> float:
     """Requests per CPU second of one run, compiled code loaded before."""
     simulate(Scenario((), horizon_s=1.0))
     requests = open_requests(scenario)
-    state = initial_state(scenario, requests)
+    run = SteppedRun(scenario, requests)
     start = time.process_time()
-    advanced(state, picoseconds(scenario.horizon_s), closing=True)
+    run.finish()
     return len(requests.arrival_ps) / (time.process_time() - start)
 
 

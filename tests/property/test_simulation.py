@@ -17,29 +17,34 @@ from rightslice.core.slo import Slo
 from rightslice.performance.costs import StageCosts, StepCosts
 from rightslice.simulation import ClosedPipeline, LlmServer, OpenClass, Scenario, StageLengths, StageServer, simulate
 from rightslice.simulation.kernel import advance
-from rightslice.simulation.layout import FAILED, KV_BLOCK_PS, NOT_YET
-from rightslice.simulation.play import play
-from simulation_cases import arrivals, random_scenario
-from simulation_reference import Reference
+from rightslice.simulation.layout import FAILED, KV_BLOCK_PS, LOST, NOT_YET
+from rightslice.simulation.play import CONDITIONS, Observation, Played, SteppedRun, play
+from simulation_cases import arrivals, random_orders, random_scenario
+from simulation_reference import Reference, whole_ps
 
 PS = 10**12
 
 
 def played(scenario: Scenario) -> tuple[list[int], list[int], np.ndarray, np.ndarray]:
-    first, finish, totals, passes = play(scenario)
+    first, finish, totals, passes, _ = play(scenario)
     return first.tolist(), finish.tolist(), totals, passes
 
 
 # --- exactness ---------------------------------------------------------------------------------------------------
 
 
-def check_against_reference(scenario: Scenario) -> Reference:
-    """First tokens, ends, every stage of every pipeline request, integrals, peaks and preemptions."""
-    expected, got = Reference(scenario).play(), play(scenario)
+def check_equal(expected: Reference, got: Played) -> None:
+    """First tokens, ends, every stage of every pipeline request, integrals, peaks, preemptions and requeues."""
     assert got.first_ps.tolist() == [job.first_ps for job in expected.jobs]
     assert got.finish_ps.tolist() == [job.finish_ps for job in expected.jobs]
     assert got.passes.tolist() == expected.rows
     assert got.totals.tolist() == [replica.totals for replica in expected.replicas]
+    assert got.requeued == expected.requeued
+
+
+def check_against_reference(scenario: Scenario) -> Reference:
+    expected = Reference(scenario).play()
+    check_equal(expected, play(scenario))
     return expected
 
 
@@ -53,6 +58,52 @@ def test_runs_equal_the_plain_reference_to_the_picosecond(part: int) -> None:
         refusals += sum(job.finish_ps == FAILED for job in expected.jobs)
         passes += len(expected.rows)
     assert min(evictions, refusals, passes) > 100
+
+
+def check_observation(expected: Reference, seen: Observation) -> None:
+    """What a control plane reads at a boundary, in the middle of runs of steps."""
+    replicas = expected.replicas
+    assert seen.running.tolist() == [len(r.running) for r in replicas]
+    assert seen.waiting.tolist() == [len(r.waiting) for r in replicas]
+    assert seen.finished.tolist() == [r.finished for r in replicas]
+    assert seen.kv_blocks.tolist() == [r.used for r in replicas]
+    assert [CONDITIONS[c] for c in seen.condition] == [r.condition for r in replicas]
+    assert seen.queued.sum() == sum(len(queue) for queue in expected.queues.values())
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_controlled_runs_equal_the_reference(part: int) -> None:
+    """Replicas that drain, vanish, come back and slow down at random: 2,000 scenarios in all."""
+    requeued = lost = 0
+    for seed in range(500 * part, 500 * (part + 1)):
+        scenario = random_scenario(seed)
+        expected, run = Reference(scenario), SteppedRun(scenario)
+        for when_ps, conditions, slowdowns in random_orders(seed, len(run.replicas), whole_ps(scenario.horizon_s)):
+            expected.advance(when_ps)
+            run.advance(when_ps / PS)
+            check_observation(expected, run.look())
+            expected.control(when_ps, conditions, slowdowns)
+            for replica, condition in conditions.items():
+                run.order(replica, condition)
+            for replica, factor in slowdowns.items():
+                run.slow_down(replica, factor)
+        got = run.finish()
+        check_equal(expected.play(), got)
+        requeued += got.requeued
+        lost += int((got.finish_ps == LOST).sum())
+    assert min(requeued, lost) > 100
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 3_999), st.lists(st.floats(0.0, 1e-6), max_size=20))
+def test_boundaries_change_nothing(seed: int, stops_s: list[float]) -> None:
+    scenario = random_scenario(seed)
+    run = SteppedRun(scenario)
+    for stop_s in sorted(stops_s):
+        run.advance(stop_s)
+        run.look()
+    whole, pieces = play(scenario), run.finish()
+    assert all(np.asarray(one).tolist() == np.asarray(other).tolist() for one, other in zip(whole, pieces, strict=True))
 
 
 def test_long_answers_equal_the_reference() -> None:

@@ -22,10 +22,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from rightslice.simulation.agenda import reschedule
 from rightslice.simulation.compiling import compiled, compiled_apart
 from rightslice.simulation.layout import (
     ADMITTED,
+    AFTERWARDS,
     ATTENTION_PS,
     BATCH_PS,
     BEFORE,
@@ -37,6 +40,7 @@ from rightslice.simulation.layout import (
     CHUNK,
     CONTEXT,
     DECODING,
+    FINISHED,
     FIRST,
     FREE,
     FRESH,
@@ -208,6 +212,13 @@ def evict_last(replica: int, state: State) -> None:
 
 
 @compiled
+def slowed(time_ps: int, replica: int, state: State) -> int:
+    """A time of an undisturbed replica, as it is now."""
+    factor = state.slowdown[replica]
+    return time_ps if factor == 1.0 else int(np.rint(time_ps * factor))
+
+
+@compiled
 def run_time_ps(first_ps: int, more_ps: int, steps: int) -> int:
     """Duration of `steps` steps, step k of which takes first_ps + k more_ps."""
     return first_ps * steps + more_ps * (steps * (steps - 1) // 2)
@@ -223,6 +234,14 @@ def steps_within(first_ps: int, more_ps: int, span_ps: int) -> int:
     while steps > 1 and run_time_ps(first_ps, more_ps, steps - 1) >= span_ps:
         steps -= 1
     return steps
+
+
+@compiled
+def started_steps(replica: int, now: int, state: State) -> int:
+    """Steps of the run under way that have started; one that starts now has done so only when orders are given."""
+    live = state.live
+    span_ps = now - live[replica, SINCE] + state.clock[AFTERWARDS]
+    return steps_within(live[replica, STEP_FIRST_PS], live[replica, STEP_MORE_PS], span_ps)
 
 
 @compiled
@@ -243,7 +262,7 @@ def cut_short(replica: int, now: int, state: State) -> None:
     """End the run with the step under way."""
     live = state.live
     first_ps, more_ps, since = live[replica, STEP_FIRST_PS], live[replica, STEP_MORE_PS], live[replica, SINCE]
-    steps = steps_within(first_ps, more_ps, now - since)
+    steps = started_steps(replica, now, state)
     if steps < live[replica, RUN_STEPS]:
         live[replica, RUN_STEPS] = steps
         reschedule(replica, since + run_time_ps(first_ps, more_ps, steps), state.agenda)
@@ -319,7 +338,7 @@ def start_run(replica: int, now: int, state: State) -> int:
     context = live[replica, CONTEXT] + decoding * live[replica, STEPS]
     first_ps = (
         facts[replica, STEP_PS]
-        + state.tables[facts[replica, OFFSET] + prefill + decoding]
+        + slowed(state.tables[facts[replica, OFFSET] + prefill + decoding], replica, state)
         + facts[replica, SEQUENCE_PS] * decoding
         + facts[replica, KV_TOKEN_PS] * context
         + facts[replica, ATTENTION_PS] * work
@@ -387,6 +406,7 @@ def complete(replica: int, job: int, cached: int, now: int, state: State) -> Non
     state.live[replica, FREE] += blocks_for(cached, replica, state)
     unlink(replica, job, state)
     state.live[replica, OUTSTANDING] -= 1
+    state.live[replica, FINISHED] += 1
     state.done[0] += 1
     state.done[state.done[0]] = job
 
@@ -442,10 +462,46 @@ def end_run(replica: int, now: int, state: State) -> None:
 
 
 @compiled_apart
-def close_run(replica: int, now: int, state: State) -> None:
-    """Add the run under way up to now, the end of the play, to the totals."""
+def used_blocks(replica: int, now: int, state: State) -> int:
+    """Blocks of the KV cache in use."""
+    used = state.facts[replica, KV_BLOCKS] - state.live[replica, FREE]
+    if state.live[replica, BUSY] == 1:
+        steps = started_steps(replica, now, state)
+        if steps > 1:
+            used += grow(replica, steps, 0, state)[0]
+    return int(used)
+
+
+@compiled_apart
+def stop_run(replica: int, now: int, state: State) -> None:
+    """Add the run under way to the totals up to now. Its steps that have ended count, the one under way does not."""
     live = state.live
     if live[replica, BUSY] == 1:
-        span_ps = now - live[replica, SINCE]
-        steps = steps_within(live[replica, STEP_FIRST_PS], live[replica, STEP_MORE_PS], span_ps + 1)
-        count_up(replica, steps, span_ps, state)
+        steps = started_steps(replica, now, state)
+        live[replica, FREE] -= count_up(replica, steps, now - live[replica, SINCE], state)
+        live[replica, STEPS] += steps - 1
+        live[replica, BUSY] = 0
+
+
+@compiled_apart
+def drop_running(replica: int, state: State) -> int:
+    """Empty the replica after `stop_run`: the first of its running jobs, chained by NEXT, each to be computed again."""
+    live, jobs = state.live, state.jobs
+    chain = live[replica, FIRST]
+    job, decodes = chain, True
+    while job != NOBODY:
+        decodes = decodes and job != live[replica, FRESH]
+        if decodes:
+            jobs[job, NEEDED] = jobs[job, CACHED] + live[replica, STEPS] + 1
+            jobs[job, LEFT] -= live[replica, STEPS]
+        jobs[job, CACHED] = 0
+        job = jobs[job, NEXT]
+    state.residues[replica, :] = 0
+    live[replica, RUNNING] = 0
+    live[replica, DECODING] = 0
+    live[replica, CONTEXT] = 0
+    live[replica, FREE] = state.facts[replica, KV_BLOCKS]
+    live[replica, FIRST] = NOBODY
+    live[replica, LAST] = NOBODY
+    live[replica, FRESH] = NOBODY
+    return int(chain)

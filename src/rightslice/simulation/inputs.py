@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rightslice.core.rng import generator
 from rightslice.simulation import layout
-from rightslice.simulation.layout import Ints, State
-from rightslice.simulation.scenario import LlmServer, Scenario, StageServer
+from rightslice.simulation.layout import Floats, Ints, State
+from rightslice.simulation.scenario import LlmServer, Policy, Routing, Scenario, StageServer
 
 PS_PER_S = 1e12
 
@@ -52,6 +53,7 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
     """Nothing has happened yet. Raises ValueError when an LLM stage of a pipeline has no token lengths."""
     names, servers = ordered_servers(scenario)
     facts, tables = _facts(servers)
+    models, weights = _models(scenario, names, servers)
     pipelines, stages, samples = _pipelines(scenario, names, servers)
     class_model = np.array([names.index(c.model) for c in scenario.classes], dtype=np.int64)
     users, user_start_ps = _users(scenario)
@@ -60,18 +62,28 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
     live = np.zeros((r, layout.LIVE), dtype=np.int64)
     live[:, [layout.HEAD, layout.FIRST, layout.LAST, layout.FRESH]] = layout.NOBODY
     live[:, layout.FREE] = facts[:, layout.KV_BLOCKS]
+    live[:, layout.CONDITION] = layout.READY
+    clock = np.zeros(layout.CLOCK, dtype=np.int64)
+    clock[layout.RETRY_LIMIT] = scenario.retries
     return State(
         arrival_ps=requests.arrival_ps,
         model=class_model[requests.class_index],
         prompt=requests.prompt,
         answer=requests.answer,
-        models=_models(names, servers),
+        models=models,
+        weights=weights,
         facts=facts,
+        base_costs=facts[:, layout.KV_TOKEN_PS : layout.PREFILL_STEP_PS + 1].copy(),
         tables=tables,
         pipelines=pipelines,
         stages=stages,
         samples=samples,
-        clock=np.zeros(layout.CLOCK, dtype=np.int64),
+        clock=clock,
+        orders=np.tile(np.array([layout.NO_ORDER, 0.0]), (r, 1)),
+        slowdown=np.ones(r, dtype=np.float64),
+        able=np.arange(r, dtype=np.int64),
+        signals=np.zeros((r, 2), dtype=np.float64),
+        kv_used=np.zeros(r, dtype=np.int64),
         agenda=_agenda(r, pipelines, users, user_start_ps),
         live=live,
         slots=np.empty((r, width, 2), dtype=np.int64),
@@ -90,10 +102,31 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
     )
 
 
-def _models(names: tuple[str, ...], servers: tuple[LlmServer | StageServer, ...]) -> Ints:
-    counts = [sum(s.replicas for s in servers if s.model == name) for name in names]
-    behind = np.cumsum(np.array(counts, dtype=np.int64))
-    return np.stack([behind - np.array(counts, dtype=np.int64), behind], axis=1).reshape(len(names), 2)
+_POLICIES: dict[Policy, int] = {
+    "least-requests": layout.LEAST_REQUESTS,
+    "round-robin": layout.ROUND_ROBIN,
+    "two-choices": layout.TWO_CHOICES,
+    "score": layout.SCORE,
+}
+
+
+def _models(
+    scenario: Scenario, names: tuple[str, ...], servers: tuple[LlmServer | StageServer, ...]
+) -> tuple[Ints, Floats]:
+    models = np.zeros((len(names), layout.MODEL), dtype=np.int64)
+    weights = np.zeros((len(names), 2), dtype=np.float64)
+    models[:, [layout.QUEUE_HEAD, layout.QUEUE_TAIL]] = layout.NOBODY
+    models[:, layout.READ_PS] = layout.NOT_YET
+    behind = 0
+    for row, weight, name in zip(models, weights, names, strict=True):
+        routing = scenario.routing.get(name, Routing())
+        count = sum(s.replicas for s in servers if s.model == name)
+        row[layout.FIRST_REPLICA], row[layout.BEHIND], row[layout.ABLE] = behind, behind + count, count
+        row[layout.POLICY], row[layout.AGE_PS] = _POLICIES[routing.policy], picoseconds(routing.signal_age_s)
+        row[layout.RANDOM] = generator(routing.seed, "router", name).integers(2**62)
+        weight[:] = routing.queue_weight, routing.kv_weight
+        behind += count
+    return models, weights
 
 
 def _facts(servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints]:

@@ -3,7 +3,8 @@
 ORDER WITHIN ONE INSTANT
   1. steps and services that end, then users that wake up, both by index; a job that ends enters its next stage at
      once, and a user without think time sends at once. 2. open-loop arrivals, by index. 3. Replicas without a step
-     under way start one: an arrival at the very end of a step joins the next. Events at the boundary still happen.
+     under way start one: an arrival at the very end of a step joins the next. Events at the boundary still happen,
+     then orders are carried out (control.py), and replicas that they touch start.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from collections.abc import Callable
 
 from rightslice.simulation.agenda import reschedule
 from rightslice.simulation.compiling import compiled, compiled_and_cached, source_digest
-from rightslice.simulation.engine import close_run, end_run, start_run
+from rightslice.simulation.control import carry_out_orders
+from rightslice.simulation.engine import end_run, start_run, stop_run, used_blocks
 from rightslice.simulation.layout import (
+    AFTERWARDS,
     ARRIVED,
     BUSY,
     DUE,
@@ -22,6 +25,7 @@ from rightslice.simulation.layout import (
     KIND,
     LLM,
     NEVER,
+    NOW,
     ROWS,
     STAGE,
     TOUCHED,
@@ -92,16 +96,41 @@ def play_instant(now: int, state: State) -> None:
     start_touched(now, state)
 
 
-def _loop(digest: int) -> Callable[[State, int, bool], bool]:
+@compiled
+def look_around(now: int, state: State) -> None:
+    """Write what a control plane may read at a boundary and the arrays do not say."""
+    state.clock[AFTERWARDS] = 1
+    for replica in range(state.live.shape[0]):
+        if state.facts[replica, KIND] == LLM:
+            state.kv_used[replica] = used_blocks(replica, now, state)
+    state.clock[AFTERWARDS] = 0
+
+
+@compiled
+def close(now: int, state: State) -> None:
+    """The play ends here; add what is under way to the totals."""
+    state.clock[AFTERWARDS] = 1
+    for replica in range(state.live.shape[0]):
+        if state.facts[replica, KIND] == STAGE:
+            settle(replica, now, state)
+        else:
+            stop_run(replica, now, state)
+    state.clock[AFTERWARDS] = 0
+
+
+def _loop(digest: int) -> Callable[[State, int, bool, bool], bool]:
     """The compiled loop; `digest` of the sources is a part of its key in the cache."""
 
     @compiled_and_cached
-    def advance(state: State, until_ps: int, closing: bool) -> bool:
-        """Play what happens up to and at `until_ps`; False when `passes` must be made longer first.
+    def advance(state: State, until_ps: int, ordered: bool, closing: bool) -> bool:
+        """Play what happens up to and at `until_ps`; False when `passes` must be made longer and the call repeated.
 
-        `closing`: the play ends here; add what is under way to the totals.
+        `ordered`: carry out the orders given at the last boundary first. `closing`: the play ends here.
         """
         _ = digest
+        if ordered:
+            carry_out_orders(state.clock[NOW], state)
+            start_touched(state.clock[NOW], state)
         while True:
             now = next_ps(state)
             if now > until_ps:
@@ -109,12 +138,11 @@ def _loop(digest: int) -> Callable[[State, int, bool], bool]:
             if state.clock[ROWS] + state.users.shape[0] > state.passes.shape[0]:
                 return False
             play_instant(now, state)
+        state.clock[NOW] = until_ps
         if closing:
-            for replica in range(state.live.shape[0]):
-                if state.facts[replica, KIND] == STAGE:
-                    settle(replica, until_ps, state)
-                else:
-                    close_run(replica, until_ps, state)
+            close(until_ps, state)
+        else:
+            look_around(until_ps, state)
         return True
 
     return advance

@@ -10,9 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from rightslice.simulation.compiling import compiled, compiled_apart
+from rightslice.simulation.engine import slowed
 from rightslice.simulation.layout import (
     BATCH_PS,
     BUSY_PS,
+    FINISHED,
     HEAD,
     NEVER,
     NEXT,
@@ -28,13 +30,19 @@ from rightslice.simulation.layout import (
 )
 
 
+@compiled
+def latency_ps(replica: int, count: int, state: State) -> int:
+    """What each of `count` jobs in service takes."""
+    return slowed(state.tables[state.facts[replica, OFFSET] + count], replica, state)
+
+
 @compiled_apart
 def settle(replica: int, now: int, state: State) -> None:
     """Bring the progress of a stage replica up to now."""
     count = state.live[replica, RUNNING]
     if count > 0:
         span_ps = now - state.live[replica, SINCE]
-        state.progress[replica] += float(span_ps) / state.tables[state.facts[replica, OFFSET] + count]
+        state.progress[replica] += float(span_ps) / latency_ps(replica, count, state)
         state.totals[replica, BUSY_PS] += span_ps
         state.totals[replica, BATCH_PS] += span_ps * count
         state.rough[replica, BATCH_PS] += 1.0 * span_ps * count
@@ -46,7 +54,7 @@ def end_services(replica: int, now: int, state: State) -> None:
     """Complete the jobs whose work ends within half a picosecond of now."""
     live = state.live
     settle(replica, now, state)
-    latency = state.tables[state.facts[replica, OFFSET] + live[replica, RUNNING]]
+    latency = latency_ps(replica, live[replica, RUNNING], state)
     while live[replica, RUNNING] > 0:
         job = state.slots[replica, live[replica, OLDEST], OWNER]
         if (state.goal[job] - state.progress[replica]) * latency > 0.5:
@@ -56,6 +64,7 @@ def end_services(replica: int, now: int, state: State) -> None:
         live[replica, OLDEST] = (live[replica, OLDEST] + 1) % state.slots.shape[1]
         live[replica, RUNNING] -= 1
         live[replica, OUTSTANDING] -= 1
+        live[replica, FINISHED] += 1
         state.done[0] += 1
         state.done[state.done[0]] = job
 
@@ -81,7 +90,18 @@ def start_services(replica: int, now: int, state: State) -> int:
     live[replica, RUNNING] = count
     if count == 0:
         return NEVER
-    rest = (goal[slots[replica, oldest, OWNER]] - progress[replica]) * state.tables[
-        state.facts[replica, OFFSET] + count
-    ]
+    rest = (goal[slots[replica, oldest, OWNER]] - progress[replica]) * latency_ps(replica, count, state)
     return int(now + np.int64(np.rint(max(rest, 0.0))))
+
+
+@compiled_apart
+def drop_services(replica: int, state: State) -> int:
+    """Empty the replica after `settle`: the first of the jobs in service, chained by NEXT."""
+    live, slots, width = state.live, state.slots, state.slots.shape[1]
+    chain = NOBODY
+    for k in range(live[replica, RUNNING] - 1, -1, -1):
+        job = slots[replica, (live[replica, OLDEST] + k) % width, OWNER]
+        state.jobs[job, NEXT] = chain
+        chain = job
+    live[replica, RUNNING] = 0
+    return int(chain)

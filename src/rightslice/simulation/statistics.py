@@ -13,7 +13,7 @@ A request meets all its objectives when each is met, misses when any is missed, 
 nothing is 1. A measured stage has one result: its TTFT is its latency, and it has no TPOT.
 
 A replica is busy while a step is under way or a request in service; its mean batch is taken over that time, KV use over
-the whole horizon (0 for a stage). `requeued` and `lost` belong to faults, which are not simulated here: 0.
+the whole horizon (0 for a stage). `requeued` counts over the whole horizon, too.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _PS_PER_MS = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Requests of one kind: start, first token and finish (NOT_YET, FAILED), answer tokens; all cut at `end_ps`."""
+    """Requests of one kind: start, first token and finish (NOT_YET, FAILED, LOST), answer tokens; cut at `end_ps`."""
 
     start_ps: Ints
     first_ps: Ints
@@ -63,8 +63,8 @@ class Times:
 
     @property
     def failed(self) -> Bools:
-        """Refused."""
-        refused: Bools = self.finish_ps == layout.FAILED
+        """Refused, or lost with a replica."""
+        refused: Bools = self.finish_ps <= layout.FAILED
         return refused
 
     def value_ps(self, metric: str) -> tuple[Floats, Bools]:
@@ -90,7 +90,7 @@ def summarised(
     played: Played,
 ) -> SimulationResult:
     """The result of one run. `servers` in the kernel's order."""
-    first_ps, finish_ps, totals, passes = played
+    first_ps, finish_ps, totals, passes, requeued = played
     warm_ps, end_ps = picoseconds(scenario.warmup_s), picoseconds(scenario.horizon_s)
     with_tokens = frozenset(s.model for s in servers if isinstance(s, LlmServer))
     counted = requests.arrival_ps >= warm_ps
@@ -103,9 +103,11 @@ def summarised(
     passes = passes[passes[:, layout.PASS_START] >= warm_ps]
     pipelines: list[PipelineResult] = []
     failed = sum(c.failed for c in per_class)
+    lost = int(np.count_nonzero(finish_ps[counted] == layout.LOST))
     for index, pipeline in enumerate(scenario.pipelines):
         rows = passes[passes[:, layout.PASS_PIPELINE] == index]
-        failed += int(np.count_nonzero(rows[:, layout.PASS_FINISH] == layout.FAILED))
+        failed += int(np.count_nonzero(rows[:, layout.PASS_FINISH] <= layout.FAILED))
+        lost += int(np.count_nonzero(rows[:, layout.PASS_FINISH] == layout.LOST))
         pipelines.append(_pipeline_result(scenario, pipeline, rows, with_tokens))
     return SimulationResult(
         seed=scenario.seed,
@@ -113,8 +115,8 @@ def summarised(
         requests=sum(c.requests for c in per_class) + sum(p.requests for p in pipelines),
         completed=sum(c.completed for c in per_class) + sum(p.completed for p in pipelines),
         failed=failed,
-        requeued=0,
-        lost=0,
+        requeued=requeued,
+        lost=lost,
         per_class=tuple(per_class),
         pipelines=tuple(pipelines),
         replicas=_replicas(servers, totals, end_ps),
