@@ -16,12 +16,15 @@ from rightslice.simulation.compiling import compiled, compiled_apart
 from rightslice.simulation.engine import cut_short, drop_running, stop_run
 from rightslice.simulation.layout import (
     ABLE,
+    ABLE_REPLICA,
     AFTERWARDS,
     ASKED_MODEL,
     BEHIND,
     BUSY,
     CONDITION,
+    FACTS,
     FAILED,
+    FINISH_PS,
     FIRST_REPLICA,
     GONE,
     HEAD,
@@ -46,6 +49,8 @@ from rightslice.simulation.layout import (
     REQUEUED,
     RETRIES,
     RETRY_LIMIT,
+    SLOWDOWN,
+    UNDISTURBED,
     State,
 )
 from rightslice.simulation.stage import drop_services, settle
@@ -56,11 +61,11 @@ from rightslice.simulation.waiting import dispatch, touch
 @compiled_apart
 def give_up(job: int, outcome: int, now: int, state: State) -> None:
     """A request ends without its answer: FAILED or LOST."""
-    requests = len(state.arrival_ps)
+    requests = len(state.requests)
     if job >= requests:
         end_pass(job - requests, outcome, now, state)
     else:
-        state.finish_ps[job] = outcome
+        state.jobs[job, FINISH_PS] = outcome
 
 
 @compiled_apart
@@ -119,9 +124,9 @@ def slow_down(replica: int, factor: float, now: int, state: State) -> None:
     else:
         settle(replica, now, state)
         touch(replica, state)
-    state.slowdown[replica] = factor
-    for k in range(state.base_costs.shape[1]):
-        state.facts[replica, KV_TOKEN_PS + k] = int(np.rint(state.base_costs[replica, k] * factor))
+    state.pace[replica, SLOWDOWN] = factor
+    for k in range(FACTS - UNDISTURBED):
+        state.facts[replica, KV_TOKEN_PS + k] = int(np.rint(state.facts[replica, UNDISTURBED + k] * factor))
 
 
 @compiled
@@ -130,7 +135,7 @@ def list_able(model: int, state: State) -> None:
     count, first = 0, state.models[model, FIRST_REPLICA]
     for replica in range(first, state.models[model, BEHIND]):
         if state.live[replica, CONDITION] == READY:
-            state.able[first + count] = replica
+            state.live[first + count, ABLE_REPLICA] = replica
             count += 1
     state.models[model, ABLE] = count
     state.models[model, READ_PS] = NOT_YET
@@ -151,9 +156,9 @@ def flush(model: int, now: int, state: State) -> None:
 @compiled
 def obey(replica: int, now: int, state: State) -> bool:
     """Carry out one replica's orders; whether its condition was among them."""
-    condition, factor = int(state.orders[replica, NEW_CONDITION]), state.orders[replica, NEW_SLOWDOWN]
-    state.orders[replica, NEW_CONDITION] = NO_ORDER
-    state.orders[replica, NEW_SLOWDOWN] = 0.0
+    condition, factor = state.live[replica, NEW_CONDITION], state.pace[replica, NEW_SLOWDOWN]
+    state.live[replica, NEW_CONDITION] = NO_ORDER
+    state.pace[replica, NEW_SLOWDOWN] = 0.0
     if factor > 0.0:
         slow_down(replica, factor, now, state)
     if condition == NO_ORDER:

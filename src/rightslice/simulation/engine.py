@@ -40,8 +40,10 @@ from rightslice.simulation.layout import (
     CHUNK,
     CONTEXT,
     DECODING,
+    FINISH_PS,
     FINISHED,
     FIRST,
+    FIRST_PS,
     FREE,
     FRESH,
     HEAD,
@@ -63,11 +65,14 @@ from rightslice.simulation.layout import (
     PEAK_BLOCKS,
     PREEMPTIONS,
     PREFILL_STEP_PS,
+    ROUGH_BATCH,
+    ROUGH_KV,
     RUN_STEPS,
     RUNNING,
     SEQUENCE_PS,
     SINCE,
     SLOT,
+    SLOWDOWN,
     STEP_FIRST_PS,
     STEP_MORE_PS,
     STEP_PS,
@@ -214,7 +219,7 @@ def evict_last(replica: int, state: State) -> None:
 @compiled
 def slowed(time_ps: int, replica: int, state: State) -> int:
     """A time of an undisturbed replica, as it is now."""
-    factor = state.slowdown[replica]
+    factor = state.pace[replica, SLOWDOWN]
     return time_ps if factor == 1.0 else int(np.rint(time_ps * factor))
 
 
@@ -385,7 +390,7 @@ def grow(replica: int, steps: int, span_ps: int, state: State) -> tuple[int, int
 @compiled
 def count_up(replica: int, steps: int, span_ps: int, state: State) -> int:
     """Add a run's `steps` started steps over `span_ps` to the totals; the blocks taken after the first step."""
-    live, totals, rough = state.live, state.totals, state.rough
+    live, totals, pace = state.live, state.totals, state.pace
     used = state.facts[replica, KV_BLOCKS] - live[replica, FREE]
     blocks, block_ps = 0, 0
     if steps > 1:
@@ -393,8 +398,8 @@ def count_up(replica: int, steps: int, span_ps: int, state: State) -> int:
     totals[replica, BUSY_PS] += span_ps
     totals[replica, KV_BLOCK_PS] += used * span_ps + block_ps
     totals[replica, BATCH_PS] += live[replica, RUNNING] * span_ps
-    rough[replica, KV_BLOCK_PS] += 1.0 * used * span_ps + block_ps
-    rough[replica, BATCH_PS] += 1.0 * live[replica, RUNNING] * span_ps
+    pace[replica, ROUGH_KV] += 1.0 * used * span_ps + block_ps
+    pace[replica, ROUGH_BATCH] += 1.0 * live[replica, RUNNING] * span_ps
     totals[replica, PEAK_BLOCKS] = max(totals[replica, PEAK_BLOCKS], used + blocks)
     return blocks
 
@@ -402,7 +407,7 @@ def count_up(replica: int, steps: int, span_ps: int, state: State) -> int:
 @compiled
 def complete(replica: int, job: int, cached: int, now: int, state: State) -> None:
     """A job that has all its answer leaves."""
-    state.finish_ps[job] = now
+    state.jobs[job, FINISH_PS] = now
     state.live[replica, FREE] += blocks_for(cached, replica, state)
     unlink(replica, job, state)
     state.live[replica, OUTSTANDING] -= 1
@@ -439,8 +444,8 @@ def end_prefills(replica: int, now: int, state: State) -> None:
             live[replica, FRESH] = job
         else:
             jobs[job, LEFT] -= 1
-            if state.first_ps[job] == NOT_YET:
-                state.first_ps[job] = now
+            if jobs[job, FIRST_PS] == NOT_YET:
+                jobs[job, FIRST_PS] = now
             if jobs[job, LEFT] == 0:
                 complete(replica, job, jobs[job, CACHED], now, state)
             else:

@@ -63,42 +63,38 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
     live[:, [layout.HEAD, layout.FIRST, layout.LAST, layout.FRESH]] = layout.NOBODY
     live[:, layout.FREE] = facts[:, layout.KV_BLOCKS]
     live[:, layout.CONDITION] = layout.READY
+    live[:, layout.NEW_CONDITION] = layout.NO_ORDER
+    live[:, layout.ABLE_REPLICA] = np.arange(r)
+    pace = np.zeros((r, layout.PACE), dtype=np.float64)
+    pace[:, layout.SLOWDOWN] = 1.0
+    of_jobs = np.empty((jobs, layout.JOB), dtype=np.int64)
+    of_jobs[:, [layout.FIRST_PS, layout.FINISH_PS]] = layout.NOT_YET
     clock = np.zeros(layout.CLOCK, dtype=np.int64)
     clock[layout.RETRY_LIMIT] = scenario.retries
     return State(
-        arrival_ps=requests.arrival_ps,
-        model=class_model[requests.class_index],
-        prompt=requests.prompt,
-        answer=requests.answer,
+        requests=np.stack(
+            [requests.arrival_ps, class_model[requests.class_index], requests.prompt, requests.answer], axis=1
+        ),
         models=models,
         weights=weights,
         facts=facts,
-        base_costs=facts[:, layout.KV_TOKEN_PS : layout.PREFILL_STEP_PS + 1].copy(),
         tables=tables,
         pipelines=pipelines,
         stages=stages,
         samples=samples,
         clock=clock,
-        orders=np.tile(np.array([layout.NO_ORDER, 0.0]), (r, 1)),
-        slowdown=np.ones(r, dtype=np.float64),
-        able=np.arange(r, dtype=np.int64),
-        signals=np.zeros((r, 2), dtype=np.float64),
-        kv_used=np.zeros(r, dtype=np.int64),
         agenda=_agenda(r, pipelines, users, user_start_ps),
         live=live,
+        pace=pace,
         slots=np.empty((r, width, 2), dtype=np.int64),
         residues=np.zeros((r, int(facts[:, layout.BLOCK_TOKENS].max(initial=1))), dtype=np.int64),
-        jobs=np.empty((jobs, layout.JOB), dtype=np.int64),
+        jobs=of_jobs,
         users=users,
         touched=np.zeros(r + 1, dtype=np.int64),
         done=np.zeros(width + 1, dtype=np.int64),
-        progress=np.zeros(r, dtype=np.float64),
         goal=np.empty(jobs, dtype=np.float64),
-        first_ps=np.full(jobs, layout.NOT_YET, dtype=np.int64),
-        finish_ps=np.full(jobs, layout.NOT_YET, dtype=np.int64),
         passes=np.empty((64 * u, layout.PASS_STAGES + 3 * stages.shape[1]), dtype=np.int64),
         totals=np.zeros((r, layout.TOTALS), dtype=np.int64),
-        rough=np.zeros((r, layout.TOTALS), dtype=np.float64),
     )
 
 
@@ -141,9 +137,10 @@ def _facts(servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints]:
             row += [server.block_size_tokens, server.max_model_len, offset, costs.kv_token_ps, costs.attention_ps]
             row += [costs.sequence_ps, costs.step_ps, costs.prefill_step_ps]
             row += [min(layout.LONGEST_RUN_PS, 2**62 // max(server.kv_blocks, 1))]
+            row += row[layout.KV_TOKEN_PS : layout.PREFILL_STEP_PS + 1]
         else:
             table = server.costs.latency_ps
-            row = [layout.STAGE, server.costs.max_streams, 0, 0, 1, 0, offset, 0, 0, 0, 0, 0, 0]
+            row = [layout.STAGE, server.costs.max_streams, 0, 0, 1, 0, offset, *[0] * 11]
         rows += [row] * server.replicas
         tables.append(table)
         offset += len(table)

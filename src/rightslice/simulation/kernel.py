@@ -17,15 +17,22 @@ from rightslice.simulation.control import carry_out_orders
 from rightslice.simulation.engine import end_run, start_run, stop_run, used_blocks
 from rightslice.simulation.layout import (
     AFTERWARDS,
+    ANSWER,
+    ARRIVAL_PS,
     ARRIVED,
     BUSY,
     DUE,
     FAILED,
+    FINISH_PS,
+    FIRST_PS,
     HEAP,
     KIND,
+    KV_USED,
     LLM,
     NEVER,
     NOW,
+    OF_MODEL,
+    PROMPT,
     ROWS,
     STAGE,
     TOUCHED,
@@ -45,11 +52,11 @@ def end_of_replica(replica: int, now: int, state: State) -> None:
     else:
         end_services(replica, now, state)
     touch(replica, state)
-    requests = len(state.arrival_ps)
+    requests = len(state.requests)
     for k in range(1, state.done[0] + 1):
         job = state.done[k]
         if job >= requests:
-            leave_stage(job - requests, state.first_ps[job], now, state)
+            leave_stage(job - requests, state.jobs[job, FIRST_PS], now, state)
 
 
 @compiled
@@ -69,8 +76,8 @@ def start_touched(now: int, state: State) -> None:
 def next_ps(state: State) -> int:
     """When something happens next; NEVER."""
     now = NEVER
-    if state.clock[ARRIVED] < len(state.arrival_ps):
-        now = state.arrival_ps[state.clock[ARRIVED]]
+    if state.clock[ARRIVED] < len(state.requests):
+        now = state.requests[state.clock[ARRIVED], ARRIVAL_PS]
     if state.agenda.shape[1] > 0:
         now = min(now, state.agenda[DUE, state.agenda[HEAP, 0]])
     return int(now)
@@ -88,10 +95,11 @@ def play_instant(now: int, state: State) -> None:
             start_pass(entity - replicas, now, state)
         else:
             end_of_replica(entity, now, state)
-    while clock[ARRIVED] < len(state.arrival_ps) and state.arrival_ps[clock[ARRIVED]] == now:
+    while clock[ARRIVED] < len(state.requests) and state.requests[clock[ARRIVED], ARRIVAL_PS] == now:
         job = clock[ARRIVED]
-        if not submit(job, state.model[job], state.prompt[job], state.answer[job], now, state):
-            state.finish_ps[job] = FAILED
+        model, prompt, answer = state.requests[job, OF_MODEL], state.requests[job, PROMPT], state.requests[job, ANSWER]
+        if not submit(job, model, prompt, answer, now, state):
+            state.jobs[job, FINISH_PS] = FAILED
         clock[ARRIVED] += 1
     start_touched(now, state)
 
@@ -102,7 +110,7 @@ def look_around(now: int, state: State) -> None:
     state.clock[AFTERWARDS] = 1
     for replica in range(state.live.shape[0]):
         if state.facts[replica, KIND] == LLM:
-            state.kv_used[replica] = used_blocks(replica, now, state)
+            state.live[replica, KV_USED] = used_blocks(replica, now, state)
     state.clock[AFTERWARDS] = 0
 
 

@@ -3,30 +3,23 @@
 Time is int64 picoseconds. Nothing is stored per token. Column numbers are the constants below.
 
 INPUT
-  arrival_ps, model, prompt, answer [n]   open-loop requests, sorted by time; job i is request i
+  requests   [n, 4]     open-loop requests, sorted by time: ARRIVAL_PS, OF_MODEL, PROMPT, ANSWER; job i is request i
   models     [m, MODEL] FIRST_REPLICA of a model and the one BEHIND its last (equal: nobody serves it, requests fail);
              ABLE, how many take requests; QUEUE_HEAD and QUEUE_TAIL of the requests that wait for the first of them,
              QUEUED their number; ARRIVALS so far; the router's POLICY, TURN, RANDOM number, AGE_PS of its signals and
              READ_PS, when it read them
   weights    [m, 2]     what the router multiplies waiting requests and KV use with
   facts      [r, FACTS] what a replica is: kind, limits, costs; OFFSET points into `tables`; LONGEST_PS bounds a run of
-             steps so that no product overflows
+             steps so that no product overflows; from UNDISTURBED on, KV_TOKEN_PS to PREFILL_STEP_PS without slowdown
   tables     [..]       step time by tokens (LLM) or latency by concurrency (stage) of all deployments, end to end
   pipelines  [p, 4]     stages, think time, time from which no request starts; STARTED counts (written)
   stages     [p, s, 3]  model, first entry and number of entries in `samples`
   samples    [k, 2]     prompt and answer tokens
 
-  base_costs [r, 5]     KV_TOKEN_PS to PREFILL_STEP_PS without slowdown
 
 PLAY
   clock      [CLOCK]    NOW, the last boundary; ARRIVED open-loop requests, ROWS of passes in use; AFTERWARDS: 1 while
              orders are carried out, when the steps that start now have started; RETRY_LIMIT; REQUEUED, LOST_JOBS
-  orders     [r, 2]     written at a boundary, carried out when the play goes on: a replica's new state and slowdown;
-             NO_ORDER (0 for a slowdown) leaves it as it is
-  slowdown   [r]        factor on every time of a replica
-  able       [r]        from FIRST_REPLICA on, the ABLE replicas of a model, in order
-  signals    [r, 2]     waiting requests and KV use as the router last read them
-  kv_used    [r]        blocks in use at the last boundary
   agenda     [3, r + u] row DUE: when entity e acts next (e < r: replica, its run or next service ends; else user
              e - r wakes up); rows HEAP and PLACE: a binary heap of entities by (DUE, e), and where each one is in it
   live       [r, LIVE]  counters of a replica: CONDITION, RUNNING jobs, OUTSTANDING = running + waiting, FINISHED jobs,
@@ -34,26 +27,31 @@ PLAY
              stages), SINCE; LLM only: FIRST and LAST of the running list in order of admission, FRESH the first job in
              it that is computing its prompt, DECODING jobs, CONTEXT = sum of their CACHED + 1, STEPS done, ADMITTED
              jobs so far, and the run under way: RUN_STEPS steps from SINCE on, step k of which takes
-             STEP_FIRST_PS + k STEP_MORE_PS
+             STEP_FIRST_PS + k STEP_MORE_PS; KV_USED blocks at the last boundary. NEW_CONDITION is an order given there,
+             carried out when the play goes on, or NO_ORDER. ABLE_REPLICA, in the rows from FIRST_REPLICA of a model on:
+             its ABLE replicas, in order
+  pace       [r, PACE]  SLOWDOWN, the factor on every time, and NEW_SLOWDOWN, an order (0: none); PROGRESS of a stage:
+             work done for a job that was always there; SEEN_WAITING requests and SEEN_KV use as the router last read
+             them; ROUGH_KV and ROUGH_BATCH, the integrals of `totals` as floats
   slots      [r, w, 2]  LLM: heap of decoding jobs by the value of STEPS at which they end: (value, job).
              Stage: a ring of jobs in service, from OLDEST on: (unused, job)
   residues   [r, b]     LLM: decoding jobs by CACHED modulo block size
   jobs       [n + u, JOB] NEEDED tokens in the cache before the next token appears (prompt + answered so far), CACHED
              tokens, LEFT answer tokens, CHUNK of the step under way, NEXT in the waiting or running list, BEFORE in the
              running list, SLOT in the heap, ORDER of admission, ASKED_MODEL, RETRIES. While a job decodes, CACHED is
-             counted from STEPS (tokens - STEPS) and LEFT to it (tokens + STEPS): a step changes STEPS and nothing else
+             counted from STEPS (tokens - STEPS) and LEFT to it (tokens + STEPS): a step changes STEPS and nothing else.
+             Output: FIRST_PS and FINISH_PS, NOT_YET or the time; FINISH_PS FAILED: refused; LOST: its replica went away
+             and it had no retry left
+  goal       [n + u]    stages: the PROGRESS at which a job is done
   users      [u, 3]     pipeline, stage, row of `passes`; a user has at most one request under way: job n + u
   touched    [r + 1]    replicas to look at when the events of this instant are done; entry 0 counts them
   done       [w + 1]    jobs that the event in hand completed; entry 0 counts them
-  progress [r], goal [n + u]   stages: work done for a job that was always there, and the value at which a job is done
 
 OUTPUT
-  first_ps, finish_ps [n + u]: NOT_YET or the time; finish_ps FAILED: refused; LOST: its replica went away
-             and it had no retry left
   passes     [.., 5 + 3 s]     one row per pipeline request: pipeline, sample number, user, start, finish, and for each
              stage entered, first token, finished. A measured stage has its first token when it is finished.
   totals     [r, TOTALS]       BUSY_PS, KV_BLOCK_PS, BATCH_PS (integrals), PEAK_BLOCKS, PREEMPTIONS. The integrals are
-             exact modulo 2^64; `rough` [r, TOTALS] holds them as floats, near enough to tell which multiple is meant
+             exact modulo 2^64; the floats in `pace` are near enough to tell which multiple is meant
 """
 
 from __future__ import annotations
@@ -73,38 +71,29 @@ LOST: Final = -3
 NOBODY: Final = -1
 NO_ORDER: Final = -1
 
-KIND, STREAMS, BUDGET, KV_BLOCKS, BLOCK_TOKENS, MODEL_LEN, OFFSET = 0, 1, 2, 3, 4, 5, 6
-KV_TOKEN_PS, ATTENTION_PS, SEQUENCE_PS, STEP_PS, PREFILL_STEP_PS, LONGEST_PS, FACTS = 7, 8, 9, 10, 11, 12, 13
-LLM, STAGE = 0, 1
-FIRST_REPLICA, BEHIND, ABLE, QUEUE_HEAD, QUEUE_TAIL, QUEUED, ARRIVALS = 0, 1, 2, 3, 4, 5, 6
-POLICY, TURN, RANDOM, AGE_PS, READ_PS, MODEL = 7, 8, 9, 10, 11, 12
-ABSENT, STARTING, READY, DRAINING, GONE = 0, 1, 2, 3, 4
-LEAST_REQUESTS, ROUND_ROBIN, TWO_CHOICES, SCORE = 0, 1, 2, 3
-NEW_CONDITION, NEW_SLOWDOWN = 0, 1
-PIPE_STAGES, PIPE_THINK_PS, PIPE_STOP_PS, PIPE_STARTED = 0, 1, 2, 3
-STAGE_MODEL, SAMPLE_FIRST, SAMPLE_COUNT = 0, 1, 2
-BUSY_PS, KV_BLOCK_PS, BATCH_PS, PEAK_BLOCKS, PREEMPTIONS, TOTALS = 0, 1, 2, 3, 4, 5
-PASS_PIPELINE, PASS_SAMPLE, PASS_USER, PASS_START, PASS_FINISH, PASS_STAGES = 0, 1, 2, 3, 4, 5
+ARRIVAL_PS, OF_MODEL, PROMPT, ANSWER = range(4)
+FIRST_REPLICA, BEHIND, ABLE, QUEUE_HEAD, QUEUE_TAIL, QUEUED, ARRIVALS = range(7)
+POLICY, TURN, RANDOM, AGE_PS, READ_PS, MODEL = range(7, 13)
+LEAST_REQUESTS, ROUND_ROBIN, TWO_CHOICES, SCORE = range(4)
+KIND, STREAMS, BUDGET, KV_BLOCKS, BLOCK_TOKENS, MODEL_LEN, OFFSET = range(7)
+KV_TOKEN_PS, ATTENTION_PS, SEQUENCE_PS, STEP_PS, PREFILL_STEP_PS, LONGEST_PS, UNDISTURBED = range(7, 14)
+FACTS: Final = 18
+LLM, STAGE = range(2)
+PIPE_STAGES, PIPE_THINK_PS, PIPE_STOP_PS, PIPE_STARTED = range(4)
+STAGE_MODEL, SAMPLE_FIRST, SAMPLE_COUNT = range(3)
 
-NOW, ARRIVED, ROWS, AFTERWARDS, RETRY_LIMIT, REQUEUED, LOST_JOBS, CLOCK = 0, 1, 2, 3, 4, 5, 6, 7
-DUE, HEAP, PLACE = 0, 1, 2
-RUNNING, OUTSTANDING, HEAD, TAIL, FREE, BUSY, TOUCHED, OLDEST, SINCE = 0, 1, 2, 3, 4, 5, 6, 7, 8
-FIRST, LAST, FRESH, DECODING, CONTEXT, STEPS, ADMITTED, RUN_STEPS, STEP_FIRST_PS, STEP_MORE_PS = (
-    9,
-    10,
-    11,
-    12,
-    13,
-    14,
-    15,
-    16,
-    17,
-    18,
-)
-CONDITION, FINISHED, LIVE = 19, 20, 21
-NEEDED, CACHED, LEFT, CHUNK, NEXT, BEFORE, SLOT, ORDER, ASKED_MODEL, RETRIES, JOB = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
-VALUE, OWNER = 0, 1
-USER_PIPELINE, USER_STAGE, USER_PASS = 0, 1, 2
+NOW, ARRIVED, ROWS, AFTERWARDS, RETRY_LIMIT, REQUEUED, LOST_JOBS, CLOCK = range(8)
+DUE, HEAP, PLACE = range(3)
+RUNNING, OUTSTANDING, FINISHED, HEAD, TAIL, FREE, BUSY, TOUCHED, OLDEST, SINCE = range(10)
+FIRST, LAST, FRESH, DECODING, CONTEXT, STEPS, ADMITTED, RUN_STEPS, STEP_FIRST_PS, STEP_MORE_PS = range(10, 20)
+CONDITION, NEW_CONDITION, ABLE_REPLICA, KV_USED, LIVE = range(20, 25)
+ABSENT, STARTING, READY, DRAINING, GONE = range(5)
+SLOWDOWN, NEW_SLOWDOWN, PROGRESS, SEEN_WAITING, SEEN_KV, ROUGH_KV, ROUGH_BATCH, PACE = range(8)
+VALUE, OWNER = range(2)
+NEEDED, CACHED, LEFT, CHUNK, NEXT, BEFORE, SLOT, ORDER, ASKED_MODEL, RETRIES, FIRST_PS, FINISH_PS, JOB = range(13)
+USER_PIPELINE, USER_STAGE, USER_PASS = range(3)
+PASS_PIPELINE, PASS_SAMPLE, PASS_USER, PASS_START, PASS_FINISH, PASS_STAGES = range(6)
+BUSY_PS, KV_BLOCK_PS, BATCH_PS, PEAK_BLOCKS, PREEMPTIONS, TOTALS = range(6)
 
 LONGEST_RUN_PS: Final = 2**58
 """A run of steps is cut here at the latest: a horizon of 100 days plus it stays below 2^63 ps."""
@@ -113,36 +102,24 @@ LONGEST_RUN_PS: Final = 2**58
 class State(NamedTuple):
     """Every array of a run; fixed types, C order."""
 
-    arrival_ps: Ints
-    model: Ints
-    prompt: Ints
-    answer: Ints
+    requests: Ints
     models: Ints
     weights: Floats
     facts: Ints
-    base_costs: Ints
     tables: Ints
     pipelines: Ints
     stages: Ints
     samples: Ints
     clock: Ints
-    orders: Floats
-    slowdown: Floats
-    able: Ints
-    signals: Floats
-    kv_used: Ints
     agenda: Ints
     live: Ints
+    pace: Floats
     slots: Ints
     residues: Ints
     jobs: Ints
     users: Ints
     touched: Ints
     done: Ints
-    progress: Floats
     goal: Floats
-    first_ps: Ints
-    finish_ps: Ints
     passes: Ints
     totals: Ints
-    rough: Floats

@@ -19,14 +19,19 @@ from rightslice.simulation.layout import (
     ARRIVALS,
     BATCH_PS,
     CONDITION,
+    FINISH_PS,
     FINISHED,
+    FIRST_PS,
     KV_BLOCK_PS,
+    KV_USED,
     NEW_CONDITION,
     NEW_SLOWDOWN,
     NOW,
     OUTSTANDING,
     QUEUED,
     REQUEUED,
+    ROUGH_BATCH,
+    ROUGH_KV,
     ROWS,
     RUNNING,
     Ints,
@@ -97,14 +102,14 @@ class SteppedRun:
         """Give a replica another condition. ValueError for `absent` or `starting` while it has requests."""
         if condition in {"absent", "starting"} and self._state.live[replica, OUTSTANDING] > 0:
             raise ValueError(f"replica {replica} has requests: let it drain, or let it be gone")
-        self._state.orders[replica, NEW_CONDITION] = CONDITIONS.index(condition)
+        self._state.live[replica, NEW_CONDITION] = CONDITIONS.index(condition)
         self._ordered = True
 
     def slow_down(self, replica: int, factor: float) -> None:
         """Multiply a replica's times (as the scenario gives them) by `factor`, at least 1: GPU sharing."""
         if not factor >= 1.0:
             raise ValueError(f"slowdown {factor}")
-        self._state.orders[replica, NEW_SLOWDOWN] = factor
+        self._state.pace[replica, NEW_SLOWDOWN] = factor
         self._ordered = True
 
     def advance(self, until_s: float) -> None:
@@ -115,8 +120,9 @@ class SteppedRun:
         """Play up to the horizon. The run cannot go on after it."""
         self._play(self._horizon_ps, closing=True)
         state, n = self._state, self._requests
+        first_ps, finish_ps = state.jobs[:n, FIRST_PS].copy(), state.jobs[:n, FINISH_PS].copy()
         passes = state.passes[: state.clock[ROWS]]
-        return Played(state.first_ps[:n], state.finish_ps[:n], whole_totals(state), passes, int(state.clock[REQUEUED]))
+        return Played(first_ps, finish_ps, whole_totals(state), passes, int(state.clock[REQUEUED]))
 
     def look(self) -> Observation:
         """What a control plane sees at the last boundary."""
@@ -126,7 +132,7 @@ class SteppedRun:
             running=live[:, RUNNING].copy(),
             waiting=live[:, OUTSTANDING] - live[:, RUNNING],
             finished=live[:, FINISHED].copy(),
-            kv_blocks=self._state.kv_used.copy(),
+            kv_blocks=live[:, KV_USED].copy(),
             arrived=models[:, ARRIVALS].copy(),
             queued=models[:, QUEUED].copy(),
         )
@@ -144,8 +150,8 @@ class SteppedRun:
 def whole_totals(state: State) -> Ints:
     """The totals in full: the multiple of 2^64 nearest to the rough value, added to what is known modulo 2^64."""
     whole = state.totals.astype(object)
-    for column in (KV_BLOCK_PS, BATCH_PS):
-        for replica, rough in enumerate(state.rough[:, column].tolist()):
+    for column, beside in ((KV_BLOCK_PS, ROUGH_KV), (BATCH_PS, ROUGH_BATCH)):
+        for replica, rough in enumerate(state.pace[:, beside].tolist()):
             low = whole[replica, column]
             whole[replica, column] = low + round((round(rough) - low) / 2**64) * 2**64
     return whole

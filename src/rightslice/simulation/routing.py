@@ -14,6 +14,7 @@ from rightslice.simulation.compiling import compiled, compiled_apart
 from rightslice.simulation.engine import used_blocks
 from rightslice.simulation.layout import (
     ABLE,
+    ABLE_REPLICA,
     AGE_PS,
     FIRST_REPLICA,
     KV_BLOCKS,
@@ -26,6 +27,8 @@ from rightslice.simulation.layout import (
     ROUND_ROBIN,
     RUNNING,
     SCORE,
+    SEEN_KV,
+    SEEN_WAITING,
     TURN,
     TWO_CHOICES,
     State,
@@ -33,12 +36,17 @@ from rightslice.simulation.layout import (
 
 
 @compiled
+def able_replica(model: int, at: int, state: State) -> int:
+    """The replica at a position among those that take requests."""
+    return int(state.live[state.models[model, FIRST_REPLICA] + at, ABLE_REPLICA])
+
+
+@compiled
 def least_requests(model: int, state: State) -> int:
     """Position, among the able replicas, of the one with the fewest outstanding requests."""
-    first = state.models[model, FIRST_REPLICA]
-    best, fewest = 0, state.live[state.able[first], OUTSTANDING]
+    best, fewest = 0, state.live[able_replica(model, 0, state), OUTSTANDING]
     for at in range(1, state.models[model, ABLE]):
-        outstanding = state.live[state.able[first + at], OUTSTANDING]
+        outstanding = state.live[able_replica(model, at, state), OUTSTANDING]
         if outstanding < fewest:
             best, fewest = at, outstanding
     return best
@@ -63,36 +71,32 @@ def drawn(model: int, state: State) -> int:
 @compiled
 def two_choices(model: int, state: State) -> int:
     """Position of the better of two."""
-    first = state.models[model, FIRST_REPLICA]
     one, other = drawn(model, state), drawn(model, state)
-    if state.live[state.able[first + other], OUTSTANDING] < state.live[state.able[first + one], OUTSTANDING]:
-        return other
-    return one
+    mine = state.live[able_replica(model, one, state), OUTSTANDING]
+    return other if state.live[able_replica(model, other, state), OUTSTANDING] < mine else one
 
 
 @compiled
 def read_signals(model: int, now: int, state: State) -> None:
     """What a gateway polls: requests waiting and share of the KV cache in use (0 for a stage)."""
     state.models[model, READ_PS] = now
-    first = state.models[model, FIRST_REPLICA]
     for at in range(state.models[model, ABLE]):
-        replica = state.able[first + at]
-        state.signals[replica, 0] = state.live[replica, OUTSTANDING] - state.live[replica, RUNNING]
+        replica = able_replica(model, at, state)
+        state.pace[replica, SEEN_WAITING] = state.live[replica, OUTSTANDING] - state.live[replica, RUNNING]
         blocks = state.facts[replica, KV_BLOCKS]
-        state.signals[replica, 1] = used_blocks(replica, now, state) / blocks if blocks > 0 else 0.0
+        state.pace[replica, SEEN_KV] = used_blocks(replica, now, state) / blocks if blocks > 0 else 0.0
 
 
 @compiled
 def lowest_score(model: int, now: int, state: State) -> int:
     """Position of the lowest score."""
-    read_ps = state.models[model, READ_PS]
+    read_ps, weights, pace = state.models[model, READ_PS], state.weights, state.pace
     if read_ps == NOT_YET or now - read_ps >= state.models[model, AGE_PS]:
         read_signals(model, now, state)
-    first, weights, signals = state.models[model, FIRST_REPLICA], state.weights, state.signals
     best, lowest = 0, 0.0
     for at in range(state.models[model, ABLE]):
-        replica = state.able[first + at]
-        score = weights[model, 0] * signals[replica, 0] + weights[model, 1] * signals[replica, 1]
+        replica = able_replica(model, at, state)
+        score = weights[model, 0] * pace[replica, SEEN_WAITING] + weights[model, 1] * pace[replica, SEEN_KV]
         if at == 0 or score < lowest:
             best, lowest = at, score
     return best
@@ -112,4 +116,4 @@ def route(model: int, now: int, state: State) -> int:
         at = lowest_score(model, now, state)
     else:
         at = least_requests(model, state)
-    return int(state.able[state.models[model, FIRST_REPLICA] + at])
+    return able_replica(model, at, state)

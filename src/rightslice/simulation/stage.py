@@ -14,7 +14,9 @@ from rightslice.simulation.engine import slowed
 from rightslice.simulation.layout import (
     BATCH_PS,
     BUSY_PS,
+    FINISH_PS,
     FINISHED,
+    FIRST_PS,
     HEAD,
     NEVER,
     NEXT,
@@ -23,6 +25,8 @@ from rightslice.simulation.layout import (
     OLDEST,
     OUTSTANDING,
     OWNER,
+    PROGRESS,
+    ROUGH_BATCH,
     RUNNING,
     SINCE,
     STREAMS,
@@ -42,10 +46,10 @@ def settle(replica: int, now: int, state: State) -> None:
     count = state.live[replica, RUNNING]
     if count > 0:
         span_ps = now - state.live[replica, SINCE]
-        state.progress[replica] += float(span_ps) / latency_ps(replica, count, state)
+        state.pace[replica, PROGRESS] += float(span_ps) / latency_ps(replica, count, state)
         state.totals[replica, BUSY_PS] += span_ps
         state.totals[replica, BATCH_PS] += span_ps * count
-        state.rough[replica, BATCH_PS] += 1.0 * span_ps * count
+        state.pace[replica, ROUGH_BATCH] += 1.0 * span_ps * count
     state.live[replica, SINCE] = now
 
 
@@ -57,10 +61,10 @@ def end_services(replica: int, now: int, state: State) -> None:
     latency = latency_ps(replica, live[replica, RUNNING], state)
     while live[replica, RUNNING] > 0:
         job = state.slots[replica, live[replica, OLDEST], OWNER]
-        if (state.goal[job] - state.progress[replica]) * latency > 0.5:
+        if (state.goal[job] - state.pace[replica, PROGRESS]) * latency > 0.5:
             break
-        state.first_ps[job] = now
-        state.finish_ps[job] = now
+        state.jobs[job, FIRST_PS] = now
+        state.jobs[job, FINISH_PS] = now
         live[replica, OLDEST] = (live[replica, OLDEST] + 1) % state.slots.shape[1]
         live[replica, RUNNING] -= 1
         live[replica, OUTSTANDING] -= 1
@@ -73,24 +77,24 @@ def end_services(replica: int, now: int, state: State) -> None:
 def start_services(replica: int, now: int, state: State) -> int:
     """Take waiting jobs into service; when the next one ends, or NEVER."""
     settle(replica, now, state)
-    live, slots, progress, goal = state.live, state.slots, state.progress, state.goal
+    live, slots, pace, goal = state.live, state.slots, state.pace, state.goal
     oldest, count, width = live[replica, OLDEST], live[replica, RUNNING], slots.shape[1]
     if count == 0:
-        progress[replica] = 0.0
-    elif progress[replica] > 1.0:
+        pace[replica, PROGRESS] = 0.0
+    elif pace[replica, PROGRESS] > 1.0:
         for k in range(count):
-            goal[slots[replica, (oldest + k) % width, OWNER]] -= progress[replica]
-        progress[replica] = 0.0
+            goal[slots[replica, (oldest + k) % width, OWNER]] -= pace[replica, PROGRESS]
+        pace[replica, PROGRESS] = 0.0
     while live[replica, HEAD] != NOBODY and count < state.facts[replica, STREAMS]:
         job = live[replica, HEAD]
         live[replica, HEAD] = state.jobs[job, NEXT]
-        goal[job] = progress[replica] + 1.0
+        goal[job] = pace[replica, PROGRESS] + 1.0
         slots[replica, (oldest + count) % width, OWNER] = job
         count += 1
     live[replica, RUNNING] = count
     if count == 0:
         return NEVER
-    rest = (goal[slots[replica, oldest, OWNER]] - progress[replica]) * latency_ps(replica, count, state)
+    rest = (goal[slots[replica, oldest, OWNER]] - pace[replica, PROGRESS]) * latency_ps(replica, count, state)
     return int(now + np.int64(np.rint(max(rest, 0.0))))
 
 

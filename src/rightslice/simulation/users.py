@@ -6,6 +6,8 @@ from rightslice.simulation.agenda import reschedule
 from rightslice.simulation.compiling import compiled, compiled_apart
 from rightslice.simulation.layout import (
     FAILED,
+    FINISH_PS,
+    FIRST_PS,
     NEVER,
     NOT_YET,
     PASS_FINISH,
@@ -52,8 +54,8 @@ def enter_stage(user: int, now: int, state: State) -> None:
     facts = state.stages[pipeline, stage]
     sample = facts[SAMPLE_FIRST] + state.passes[row, PASS_SAMPLE] % facts[SAMPLE_COUNT]
     job = state.jobs.shape[0] - state.users.shape[0] + user
-    state.first_ps[job] = NOT_YET
-    state.finish_ps[job] = NOT_YET
+    state.jobs[job, FIRST_PS] = NOT_YET
+    state.jobs[job, FINISH_PS] = NOT_YET
     state.passes[row, PASS_STAGES + 3 * stage] = now
     if not submit(job, facts[STAGE_MODEL], state.samples[sample, 0], state.samples[sample, 1], now, state):
         end_pass(user, FAILED, now, state)
