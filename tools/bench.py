@@ -2,7 +2,7 @@
 
 Peers were measured once on a 2-core machine of this kind (2026-11-30): Vidur (GitHub main 2024-11), BLIS 2026-08 and
 DynoSim 1.6.1 on the first 10,000 rows of the Azure 2023 conversation trace, and AIConfigurator 0.12 for a plan. Ours is
-measured now, in fresh processes where start-up counts.
+measured now, in fresh processes where start-up counts; so is DynoSim where `ai-dynamo-runtime` is installed.
 """
 
 from __future__ import annotations
@@ -12,20 +12,9 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import numpy as np
-
-from rightslice.catalogue.accelerators import device
-from rightslice.catalogue.models import resolve_model
-from rightslice.core.engine import EngineSettings
-from rightslice.core.rng import generator
-from rightslice.performance.laws import step_costs
-from rightslice.simulation.run import simulate
-from rightslice.simulation.scenario import LlmServer, OpenClass, Scenario
-from rightslice.traffic.arrivals import Arrivals
-from rightslice.traffic.lengths import lengths
+from bench_simulation import measured
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
@@ -43,32 +32,6 @@ def child_cpu_s(*command: str) -> float:
     return min(times[1:])
 
 
-def simulated_requests_per_cpu_s() -> float:
-    """One A100-like replica on 10,000 requests with the Azure trace's lengths and mean rate."""
-    count, rate_per_s = 10_000, 2.8
-    rng = generator(0, "bench")
-    times = np.sort(rng.uniform(0.0, count / rate_per_s, count))
-    arrivals = Arrivals(
-        np.rint(times * 1e12).astype(np.int64),
-        np.zeros(count, dtype=np.int32),
-        lengths(1154.7, 4083, rng, count, 4096, "input"),
-        lengths(211.1, 451, rng, count, 1000, "output"),
-    )
-    settings = EngineSettings(max_num_batched_tokens=512, max_num_seqs=128, max_model_len=8192)
-    costs = step_costs(
-        resolve_model("meta-llama/Llama-2-7b-hf"), device("A100-SXM-80GB"), settings, typical_tokens=1366
-    )
-    server = LlmServer("bench", "m", 1, costs, 6500, 16, 128, 512, 8192)
-    scenario = Scenario((server,), (OpenClass("m", "all", arrivals),), (), count / rate_per_s)
-    simulate(scenario)
-    best = float("inf")
-    for _ in range(REPEATS):
-        start = time.process_time()
-        simulate(scenario)
-        best = min(best, time.process_time() - start)
-    return count / best
-
-
 def row(name: str, ours: float, peer: float | None, unit: str) -> dict[str, object]:
     """One line of the report; ratio > 1 is better than the peer."""
     better = None if peer is None else (peer / ours if unit.endswith("s") and "/" not in unit else ours / peer)
@@ -79,15 +42,23 @@ def main() -> None:
     """Measure, print and write."""
     rightslice = str(BIN / "rightslice")
     voice = "examples/voice-assistant.yaml"
-    speed = simulated_requests_per_cpu_s()
+    simulated = measured()
+    speed = simulated["core"]
     rows = [
         row("rightslice --help", child_cpu_s(rightslice, "--help"), None, "CPU s"),
         row("plan the voice example, verified", child_cpu_s(rightslice, "plan", voice, "--quiet"), 20.0, "CPU s"),
         row("size one model", child_cpu_s(rightslice, "size", "google/gemma-3-27b-it", "--json"), None, "CPU s"),
         row("simulate one replica (Vidur)", speed, 337.0, "requests/CPU s"),
         row("simulate one replica (BLIS)", speed, 1776.0, "requests/CPU s"),
-        row("simulate one replica (DynoSim)", speed, 10100.0, "requests/CPU s"),
+        row("simulate one replica (DynoSim)", speed, simulated.get("dynosim", 10100.0), "requests/CPU s"),
+        row("simulate one replica (plain reference)", speed, simulated["reference"], "requests/CPU s"),
+        row("simulate one replica, with statistics", simulated["simulate"], None, "requests/CPU s"),
+        row("simulate 1,000,000 requests", simulated["million_core"], None, "requests/CPU s"),
+        row("simulate 1,000,000 requests: peak memory", simulated["million_mb"], None, "MB"),
+        row("mean end to end of the 10,000 requests", simulated["mean_e2e_ms"], None, "ms"),
     ]
+    if "dynosim_mean_e2e_ms" in simulated:
+        rows.append(row("the same, DynoSim", simulated["dynosim_mean_e2e_ms"], None, "ms"))
     target = ROOT / "build" / "bench.json"
     target.parent.mkdir(exist_ok=True)
     target.write_text(json.dumps(rows, indent=2) + "\n")

@@ -8,9 +8,10 @@ from rightslice.simulation.scenario import (
     ClosedPipeline,
     LlmServer,
     OpenClass,
+    Routing,
     Scenario,
     StageLengths,
     StageServer,
 )
 
-__all__ = ["ClosedPipeline", "LlmServer", "OpenClass", "Scenario", "StageLengths", "StageServer", "simulate"]
+__all__ = ["ClosedPipeline", "LlmServer", "OpenClass", "Routing", "Scenario", "StageLengths", "StageServer", "simulate"]

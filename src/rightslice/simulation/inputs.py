@@ -1,4 +1,4 @@
-"""Scenario -> the kernel's input arrays (their meaning: kernel.py)."""
+"""Scenario -> the state of a run before its first event (layout.py)."""
 
 from __future__ import annotations
 
@@ -7,29 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rightslice.simulation import kernel
-from rightslice.simulation.kernel import Ints
-from rightslice.simulation.scenario import LlmServer, Scenario, StageServer
+from rightslice.core.rng import generator
+from rightslice.simulation import layout
+from rightslice.simulation.layout import Floats, Ints, State
+from rightslice.simulation.scenario import LlmServer, Policy, Routing, Scenario, StageServer
 
 PS_PER_S = 1e12
-
-
-class KernelInput(NamedTuple):
-    """Arguments of `kernel.run_scenario`, in order: fixed dtypes, C order, whatever the scenario."""
-
-    horizon_ps: int
-    arrival_ps: Ints
-    model: Ints
-    prompt: Ints
-    answer: Ints
-    models: Ints
-    facts: Ints
-    tables: Ints
-    pipelines: Ints
-    stages: Ints
-    samples: Ints
-    user_pipeline: Ints
-    user_start_ps: Ints
 
 
 class OpenRequests(NamedTuple):
@@ -43,7 +26,7 @@ class OpenRequests(NamedTuple):
 
 def picoseconds(seconds: float) -> int:
     """Whole picoseconds, at most the kernel's NEVER."""
-    return min(round(seconds * PS_PER_S), kernel.NEVER)
+    return min(round(seconds * PS_PER_S), layout.NEVER)
 
 
 def ordered_servers(scenario: Scenario) -> tuple[tuple[str, ...], tuple[LlmServer | StageServer, ...]]:
@@ -66,34 +49,80 @@ def open_requests(scenario: Scenario) -> OpenRequests:
     return OpenRequests(times[order], index[order], prompt[order], answer[order])
 
 
-def flattened(scenario: Scenario, requests: OpenRequests) -> KernelInput:
-    """The kernel's arguments. Raises ValueError when an LLM stage of a pipeline has no token lengths."""
+def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
+    """Nothing has happened yet. Raises ValueError when an LLM stage of a pipeline has no token lengths."""
     names, servers = ordered_servers(scenario)
     facts, tables = _facts(servers)
+    models, weights = _models(scenario, names, servers)
     pipelines, stages, samples = _pipelines(scenario, names, servers)
     class_model = np.array([names.index(c.model) for c in scenario.classes], dtype=np.int64)
-    user_pipeline, user_start_ps = _users(scenario)
-    return KernelInput(
-        picoseconds(scenario.horizon_s),
-        requests.arrival_ps,
-        class_model[requests.class_index],
-        requests.prompt,
-        requests.answer,
-        _models(names, servers),
-        facts,
-        tables,
-        pipelines,
-        stages,
-        samples,
-        user_pipeline,
-        user_start_ps,
+    users, user_start_ps = _users(scenario)
+    r, u, jobs = len(facts), len(users), len(requests.arrival_ps) + len(users)
+    width = int(min(max(facts[:, layout.STREAMS].max(initial=1), 1), max(jobs, 1)))
+    live = np.zeros((r, layout.LIVE), dtype=np.int64)
+    live[:, [layout.HEAD, layout.FIRST, layout.LAST, layout.FRESH]] = layout.NOBODY
+    live[:, layout.FREE] = facts[:, layout.KV_BLOCKS]
+    live[:, layout.CONDITION] = layout.READY
+    live[:, layout.NEW_CONDITION] = layout.NO_ORDER
+    live[:, layout.ABLE_REPLICA] = np.arange(r)
+    pace = np.zeros((r, layout.PACE), dtype=np.float64)
+    pace[:, layout.SLOWDOWN] = 1.0
+    of_jobs = np.empty((jobs, layout.JOB), dtype=np.int64)
+    of_jobs[:, [layout.FIRST_PS, layout.FINISH_PS]] = layout.NOT_YET
+    clock = np.zeros(layout.CLOCK, dtype=np.int64)
+    clock[layout.RETRY_LIMIT] = scenario.retries
+    return State(
+        requests=np.stack(
+            [requests.arrival_ps, class_model[requests.class_index], requests.prompt, requests.answer], axis=1
+        ),
+        models=models,
+        weights=weights,
+        facts=facts,
+        tables=tables,
+        pipelines=pipelines,
+        stages=stages,
+        samples=samples,
+        clock=clock,
+        agenda=_agenda(r, pipelines, users, user_start_ps),
+        live=live,
+        pace=pace,
+        slots=np.empty((r, width, 2), dtype=np.int64),
+        residues=np.zeros((r, int(facts[:, layout.BLOCK_TOKENS].max(initial=1))), dtype=np.int64),
+        jobs=of_jobs,
+        users=users,
+        touched=np.zeros(r + 1, dtype=np.int64),
+        done=np.zeros(width + 1, dtype=np.int64),
+        goal=np.empty(jobs, dtype=np.float64),
+        passes=np.empty((64 * u, layout.PASS_STAGES + 3 * stages.shape[1]), dtype=np.int64),
+        totals=np.zeros((r, layout.TOTALS), dtype=np.int64),
     )
 
 
-def _models(names: tuple[str, ...], servers: tuple[LlmServer | StageServer, ...]) -> Ints:
-    counts = [sum(s.replicas for s in servers if s.model == name) for name in names]
-    behind = np.cumsum(np.array(counts, dtype=np.int64))
-    return np.stack([behind - np.array(counts, dtype=np.int64), behind], axis=1).reshape(len(names), 2)
+_POLICIES: dict[Policy, int] = {
+    "least-requests": layout.LEAST_REQUESTS,
+    "round-robin": layout.ROUND_ROBIN,
+    "two-choices": layout.TWO_CHOICES,
+    "score": layout.SCORE,
+}
+
+
+def _models(
+    scenario: Scenario, names: tuple[str, ...], servers: tuple[LlmServer | StageServer, ...]
+) -> tuple[Ints, Floats]:
+    models = np.zeros((len(names), layout.MODEL), dtype=np.int64)
+    weights = np.zeros((len(names), 2), dtype=np.float64)
+    models[:, [layout.QUEUE_HEAD, layout.QUEUE_TAIL]] = layout.NOBODY
+    models[:, layout.READ_PS] = layout.NOT_YET
+    behind = 0
+    for row, weight, name in zip(models, weights, names, strict=True):
+        routing = scenario.routing.get(name, Routing())
+        count = sum(s.replicas for s in servers if s.model == name)
+        row[layout.FIRST_REPLICA], row[layout.BEHIND], row[layout.ABLE] = behind, behind + count, count
+        row[layout.POLICY], row[layout.AGE_PS] = _POLICIES[routing.policy], picoseconds(routing.signal_age_s)
+        row[layout.RANDOM] = generator(routing.seed, "router", name).integers(2**62)
+        weight[:] = routing.queue_weight, routing.kv_weight
+        behind += count
+    return models, weights
 
 
 def _facts(servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints]:
@@ -104,16 +133,18 @@ def _facts(servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints]:
         if isinstance(server, LlmServer):
             costs = server.costs
             table = costs.tokens_ps
-            row = [kernel.LLM, server.max_num_seqs, server.max_num_batched_tokens, server.kv_blocks]
+            row = [layout.LLM, server.max_num_seqs, server.max_num_batched_tokens, server.kv_blocks]
             row += [server.block_size_tokens, server.max_model_len, offset, costs.kv_token_ps, costs.attention_ps]
             row += [costs.sequence_ps, costs.step_ps, costs.prefill_step_ps]
+            row += [min(layout.LONGEST_RUN_PS, 2**62 // max(server.kv_blocks, 1))]
+            row += row[layout.KV_TOKEN_PS : layout.PREFILL_STEP_PS + 1]
         else:
             table = server.costs.latency_ps
-            row = [kernel.STAGE, server.costs.max_streams, 0, 0, 1, 0, offset, 0, 0, 0, 0, 0]
+            row = [layout.STAGE, server.costs.max_streams, 0, 0, 1, 0, offset, *[0] * 11]
         rows += [row] * server.replicas
         tables.append(table)
         offset += len(table)
-    return np.array(rows, dtype=np.int64).reshape(len(rows), kernel.FACTS), np.concatenate(tables)
+    return np.array(rows, dtype=np.int64).reshape(len(rows), layout.FACTS), np.concatenate(tables)
 
 
 def _pipelines(
@@ -143,9 +174,20 @@ def _pipelines(
 
 def _users(scenario: Scenario) -> tuple[Ints, Ints]:
     counts = [p.concurrent for p in scenario.pipelines]
-    owner = np.repeat(np.arange(len(counts), dtype=np.int64), np.array(counts, dtype=np.int64))
+    users = np.zeros((sum(counts), 3), dtype=np.int64)
+    users[:, layout.USER_PIPELINE] = np.repeat(np.arange(len(counts)), np.array(counts, dtype=np.int64))
     none = np.zeros(0, dtype=np.float64)
     starts = np.concatenate(
         [none, *(np.arange(p.concurrent) * (p.ramp_up_s / max(p.concurrent, 1)) for p in scenario.pipelines)]
     )
-    return owner, np.rint(starts * PS_PER_S).astype(np.int64)
+    return users, np.rint(starts * PS_PER_S).astype(np.int64)
+
+
+def _agenda(replicas: int, pipelines: Ints, users: Ints, user_start_ps: Ints) -> Ints:
+    """Users who start before their pipeline stops sending wake up then; sorted by time is a heap."""
+    in_time = user_start_ps < pipelines[users[:, layout.USER_PIPELINE], layout.PIPE_STOP_PS]
+    due = np.concatenate([np.full(replicas, layout.NEVER), np.where(in_time, user_start_ps, layout.NEVER)])
+    order = np.argsort(due, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return np.stack([due, order, place]).astype(np.int64)

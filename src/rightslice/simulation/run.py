@@ -13,11 +13,10 @@ def simulate(scenario: Scenario) -> SimulationResult:
     compiled kernel (numba); the first call on a machine compiles it. What is counted: statistics.py.
     Raises ValueError when an LLM stage of a pipeline has no token lengths.
     """
-    from rightslice.simulation.inputs import flattened, open_requests, ordered_servers  # noqa: PLC0415 - loads numba
-    from rightslice.simulation.kernel import run_scenario  # noqa: PLC0415 - loads numba
+    from rightslice.simulation.inputs import open_requests, ordered_servers  # noqa: PLC0415 - loads numba
+    from rightslice.simulation.play import play  # noqa: PLC0415 - loads numba
     from rightslice.simulation.statistics import summarised  # noqa: PLC0415 - beside the kernel's constants
 
     requests = open_requests(scenario)
-    first_ps, finish_ps, totals, passes = run_scenario(*flattened(scenario, requests))
     _, servers = ordered_servers(scenario)
-    return summarised(scenario, servers, requests, (first_ps, finish_ps, totals, passes))
+    return summarised(scenario, servers, requests, play(scenario, requests))

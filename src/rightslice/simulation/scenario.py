@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +53,28 @@ class StageServer:
     def __post_init__(self) -> None:
         if int(self.costs.latency_ps[1]) < 1 or self.replicas < 0:
             raise ValueError(f"{self.deployment}: a stage takes time")
+
+
+Policy = Literal["least-requests", "round-robin", "two-choices", "score"]
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """How requests of a model find a replica; policies: routing.py.
+
+    For `score`: the weights of a waiting request and of a full KV cache, and how old the gateway's figures may get.
+    `seed` is that of `two-choices`. Raises ValueError for negative weights or ages.
+    """
+
+    policy: Policy = "least-requests"
+    queue_weight: float = 1.0
+    kv_weight: float = 1.0
+    signal_age_s: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.queue_weight, self.kv_weight, self.signal_age_s) < 0.0:
+            raise ValueError("weights and ages are not negative")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +134,8 @@ class ClosedPipeline:
 class Scenario:
     """Everything of one run. Requests that start before `warmup_s` are simulated and not counted.
 
+    `routing` by model; least requests where it has none. `retries`: how often a request may lose its replica and be
+    computed again.
     All randomness is in the arrays already; `seed` is the one they were drawn with. Raises ValueError for a horizon
     beyond 100 days (int64 picoseconds end at 106) or a warm-up as long as the horizon.
     """
@@ -120,6 +146,8 @@ class Scenario:
     horizon_s: float = 3600.0
     seed: int = 0
     warmup_s: float = 0.0
+    routing: Mapping[str, Routing] = field(default_factory=dict)
+    retries: int = 1
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.warmup_s < self.horizon_s <= 100 * 86_400.0:

@@ -13,7 +13,7 @@ A request meets all its objectives when each is met, misses when any is missed, 
 nothing is 1. A measured stage has one result: its TTFT is its latency, and it has no TPOT.
 
 A replica is busy while a step is under way or a request in service; its mean batch is taken over that time, KV use over
-the whole horizon (0 for a stage). `requeued` and `lost` belong to faults, which are not simulated here: 0.
+the whole horizon (0 for a stage). `requeued` counts over the whole horizon, too.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ from rightslice.core.results import (
     StageResult,
 )
 from rightslice.core.slo import Slo
-from rightslice.simulation import kernel
+from rightslice.simulation import layout
 from rightslice.simulation.inputs import PS_PER_S, OpenRequests, picoseconds
-from rightslice.simulation.kernel import Floats, Ints
+from rightslice.simulation.layout import Floats, Ints
+from rightslice.simulation.play import Played
 from rightslice.simulation.scenario import ClosedPipeline, LlmServer, OpenClass, Scenario, StageServer
 
 Server = LlmServer | StageServer
@@ -46,7 +47,7 @@ _PS_PER_MS = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Requests of one kind: start, first token and finish (NOT_YET, FAILED), answer tokens; all cut at `end_ps`."""
+    """Requests of one kind: start, first token and finish (NOT_YET, FAILED, LOST), answer tokens; cut at `end_ps`."""
 
     start_ps: Ints
     first_ps: Ints
@@ -62,8 +63,8 @@ class Times:
 
     @property
     def failed(self) -> Bools:
-        """Refused."""
-        refused: Bools = self.finish_ps == kernel.FAILED
+        """Refused, or lost with a replica."""
+        refused: Bools = self.finish_ps <= layout.FAILED
         return refused
 
     def value_ps(self, metric: str) -> tuple[Floats, Bools]:
@@ -86,10 +87,10 @@ def summarised(
     scenario: Scenario,
     servers: Sequence[Server],
     requests: OpenRequests,
-    played: tuple[Ints, Ints, Floats, Ints],
+    played: Played,
 ) -> SimulationResult:
-    """The result of one run. `servers` in the kernel's order, `played` as `kernel.run_scenario` returns it."""
-    first_ps, finish_ps, totals, passes = played
+    """The result of one run. `servers` in the kernel's order."""
+    first_ps, finish_ps, totals, passes, requeued = played
     warm_ps, end_ps = picoseconds(scenario.warmup_s), picoseconds(scenario.horizon_s)
     with_tokens = frozenset(s.model for s in servers if isinstance(s, LlmServer))
     counted = requests.arrival_ps >= warm_ps
@@ -99,12 +100,14 @@ def summarised(
         answer = requests.answer[mine] if traffic.model in with_tokens else np.zeros(int(mine.sum()), dtype=np.int64)
         times = Times(requests.arrival_ps[mine], first_ps[mine], finish_ps[mine], answer, end_ps)
         per_class.append(_class_result(traffic, times, scenario.horizon_s - scenario.warmup_s))
-    passes = passes[passes[:, kernel.PASS_START] >= warm_ps]
+    passes = passes[passes[:, layout.PASS_START] >= warm_ps]
     pipelines: list[PipelineResult] = []
     failed = sum(c.failed for c in per_class)
+    lost = int(np.count_nonzero(finish_ps[counted] == layout.LOST))
     for index, pipeline in enumerate(scenario.pipelines):
-        rows = passes[passes[:, kernel.PASS_PIPELINE] == index]
-        failed += int(np.count_nonzero(rows[:, kernel.PASS_FINISH] == kernel.FAILED))
+        rows = passes[passes[:, layout.PASS_PIPELINE] == index]
+        failed += int(np.count_nonzero(rows[:, layout.PASS_FINISH] <= layout.FAILED))
+        lost += int(np.count_nonzero(rows[:, layout.PASS_FINISH] == layout.LOST))
         pipelines.append(_pipeline_result(scenario, pipeline, rows, with_tokens))
     return SimulationResult(
         seed=scenario.seed,
@@ -112,8 +115,8 @@ def summarised(
         requests=sum(c.requests for c in per_class) + sum(p.requests for p in pipelines),
         completed=sum(c.completed for c in per_class) + sum(p.completed for p in pipelines),
         failed=failed,
-        requeued=0,
-        lost=0,
+        requeued=requeued,
+        lost=lost,
         per_class=tuple(per_class),
         pipelines=tuple(pipelines),
         replicas=_replicas(servers, totals, end_ps),
@@ -188,15 +191,15 @@ def _pipeline_result(
 ) -> PipelineResult:
     """End to end over all stages; TTFT and TPOT objectives are those of the last stage, TTFT counted from the start."""
     end_ps = picoseconds(scenario.horizon_s)
-    start, finish, sample = rows[:, kernel.PASS_START], rows[:, kernel.PASS_FINISH], rows[:, kernel.PASS_SAMPLE]
+    start, finish, sample = rows[:, layout.PASS_START], rows[:, layout.PASS_FINISH], rows[:, layout.PASS_SAMPLE]
     last = len(pipeline.stages) - 1
-    first = rows[:, kernel.PASS_STAGES + 3 * last + 1]
+    first = rows[:, layout.PASS_STAGES + 3 * last + 1]
     whole = Times(start, first, finish, _answers(pipeline, last, sample, with_tokens), end_ps)
     done = whole.completed
     outcomes, attainment = judged(whole, pipeline.slos)
     per_stage: list[StageResult] = []
     for k, model in enumerate(pipeline.stages):
-        entered, token, left = (rows[done, kernel.PASS_STAGES + 3 * k + i] for i in range(3))
+        entered, token, left = (rows[done, layout.PASS_STAGES + 3 * k + i] for i in range(3))
         times = Times(entered, token, left, _answers(pipeline, k, sample[done], with_tokens), end_ps)
         ttft_ms = _milliseconds(times, "ttft", times.completed) if model in with_tokens else None
         per_stage.append(StageResult(model, _milliseconds(times, "e2e", times.completed), ttft_ms))
@@ -214,22 +217,22 @@ def _pipeline_result(
     )
 
 
-def _replicas(servers: Sequence[Server], totals: Floats, end_ps: int) -> tuple[ReplicaResult, ...]:
+def _replicas(servers: Sequence[Server], totals: Ints, end_ps: int) -> tuple[ReplicaResult, ...]:
     results: list[ReplicaResult] = []
     for server in servers:
         blocks = server.kv_blocks if isinstance(server, LlmServer) else 0
         for replica in range(server.replicas):
             row = totals[len(results)]
-            busy_ps = float(row[kernel.BUSY_PS])
+            busy_ps = float(row[layout.BUSY_PS])
             results.append(
                 ReplicaResult(
                     deployment=server.deployment,
                     replica=replica,
                     busy_share=busy_ps / end_ps,
-                    kv_use_mean=float(row[kernel.KV_BLOCK_PS]) / blocks / end_ps if blocks else 0.0,
-                    kv_use_peak=float(row[kernel.PEAK_BLOCKS]) / blocks if blocks else 0.0,
-                    preemptions=int(row[kernel.PREEMPTIONS]),
-                    batch_mean=float(row[kernel.BATCH_PS]) / busy_ps if busy_ps else 0.0,
+                    kv_use_mean=float(row[layout.KV_BLOCK_PS]) / blocks / end_ps if blocks else 0.0,
+                    kv_use_peak=float(row[layout.PEAK_BLOCKS]) / blocks if blocks else 0.0,
+                    preemptions=int(row[layout.PREEMPTIONS]),
+                    batch_mean=float(row[layout.BATCH_PS]) / busy_ps if busy_ps else 0.0,
                 )
             )
     return tuple(results)

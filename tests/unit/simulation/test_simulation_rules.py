@@ -12,8 +12,8 @@ import pytest
 
 from rightslice.performance.costs import StageCosts, StepCosts
 from rightslice.simulation import ClosedPipeline, LlmServer, OpenClass, Scenario, StageLengths, StageServer
-from rightslice.simulation.inputs import flattened, open_requests
-from rightslice.simulation.kernel import FAILED, NOT_YET, run_scenario
+from rightslice.simulation.layout import FAILED, NOT_YET
+from rightslice.simulation.play import play as played
 from rightslice.traffic.arrivals import Arrivals
 
 PS = 10**12
@@ -39,7 +39,7 @@ def requests(
 
 
 def play(scenario: Scenario) -> tuple[list[int], list[int], np.ndarray, list[list[int]]]:
-    first, finish, totals, passes = run_scenario(*flattened(scenario, open_requests(scenario)))
+    first, finish, totals, passes, _ = played(scenario)
     return first.tolist(), finish.tolist(), totals, passes.tolist()
 
 
@@ -168,7 +168,7 @@ def test_import_does_not_load_numba() -> None:
 
 def test_a_read_only_installation_still_runs() -> None:
     """Without a folder for compiled code the kernel is compiled in memory."""
-    code = "import rightslice.simulation.kernel as k; print(type(k.run_scenario._cache).__name__)"
+    code = "import rightslice.simulation.kernel as k; print(type(k.advance._cache).__name__)"
     environment = os.environ | {"NUMBA_CACHE_LOCATOR_CLASSES": "ZipCacheLocator"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout == "NullCache\n"

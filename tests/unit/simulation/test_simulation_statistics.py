@@ -9,7 +9,7 @@ from rightslice.core.results import Distribution
 from rightslice.core.slo import Slo
 from rightslice.performance.costs import StageCosts, StepCosts
 from rightslice.simulation import ClosedPipeline, LlmServer, OpenClass, Scenario, StageLengths, StageServer, simulate
-from rightslice.simulation.kernel import FAILED, NOT_YET
+from rightslice.simulation.layout import FAILED, NOT_YET
 from rightslice.simulation.statistics import Times, distribution, judged
 from rightslice.traffic.arrivals import Arrivals
 

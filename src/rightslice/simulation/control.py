@@ -1,0 +1,184 @@
+"""What a control plane changes at a boundary: the condition of replicas, and how fast they are.
+
+Only ready replicas take requests; draining ones finish what they have. When a replica is gone, its running and waiting
+requests go to the front of their model's queue, to be computed again (prompt and answer so far), unless they have used
+up their retries: then they are lost. Orders take effect after everything else at the boundary's instant: all
+conditions and slowdowns first, by index, then requests that wait for a replica are routed. A step under way keeps the
+time it had when it started.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rightslice.simulation.agenda import reschedule
+from rightslice.simulation.compiling import compiled, compiled_apart
+from rightslice.simulation.engine import cut_short, drop_running, stop_run
+from rightslice.simulation.layout import (
+    ABLE,
+    ABLE_REPLICA,
+    AFTERWARDS,
+    ASKED_MODEL,
+    BEHIND,
+    BUSY,
+    CONDITION,
+    FACTS,
+    FAILED,
+    FINISH_PS,
+    FIRST_REPLICA,
+    GONE,
+    HEAD,
+    KIND,
+    KV_TOKEN_PS,
+    LLM,
+    LOST,
+    LOST_JOBS,
+    NEVER,
+    NEW_CONDITION,
+    NEW_SLOWDOWN,
+    NEXT,
+    NO_ORDER,
+    NOBODY,
+    NOT_YET,
+    OUTSTANDING,
+    QUEUE_HEAD,
+    QUEUE_TAIL,
+    QUEUED,
+    READ_PS,
+    READY,
+    REQUEUED,
+    RETRIES,
+    RETRY_LIMIT,
+    SLOWDOWN,
+    UNDISTURBED,
+    State,
+)
+from rightslice.simulation.stage import drop_services, settle
+from rightslice.simulation.users import end_pass
+from rightslice.simulation.waiting import dispatch, touch
+
+
+@compiled_apart
+def give_up(job: int, outcome: int, now: int, state: State) -> None:
+    """A request ends without its answer: FAILED or LOST."""
+    requests = len(state.requests)
+    if job >= requests:
+        end_pass(job - requests, outcome, now, state)
+    else:
+        state.jobs[job, FINISH_PS] = outcome
+
+
+@compiled_apart
+def requeue(chain: int, last: int, now: int, state: State) -> int:
+    """Put a chain of jobs between the job `last` (or the front) of their model's queue and the one behind it.
+
+    Those without a retry left are lost. The last one of the queue's jobs that are placed so far.
+    """
+    jobs, models, clock = state.jobs, state.models, state.clock
+    while chain != NOBODY:
+        job, chain = chain, jobs[chain, NEXT]
+        if jobs[job, RETRIES] >= clock[RETRY_LIMIT]:
+            clock[LOST_JOBS] += 1
+            give_up(job, LOST, now, state)
+            continue
+        jobs[job, RETRIES] += 1
+        clock[REQUEUED] += 1
+        model = jobs[job, ASKED_MODEL]
+        behind = models[model, QUEUE_HEAD] if last == NOBODY else jobs[last, NEXT]
+        jobs[job, NEXT] = behind
+        if last == NOBODY:
+            models[model, QUEUE_HEAD] = job
+        else:
+            jobs[last, NEXT] = job
+        if behind == NOBODY:
+            models[model, QUEUE_TAIL] = job
+        models[model, QUEUED] += 1
+        last = job
+    return last
+
+
+@compiled_apart
+def lose(replica: int, now: int, state: State) -> None:
+    """The replica is gone, and with it all it had in memory."""
+    live = state.live
+    if state.facts[replica, KIND] == LLM:
+        stop_run(replica, now, state)
+        chain = drop_running(replica, state)
+    else:
+        settle(replica, now, state)
+        chain = drop_services(replica, state)
+    last = requeue(chain, NOBODY, now, state)
+    waiting = live[replica, HEAD]
+    live[replica, HEAD] = NOBODY
+    live[replica, OUTSTANDING] = 0
+    requeue(waiting, last, now, state)
+    reschedule(replica, NEVER, state.agenda)
+
+
+@compiled_apart
+def slow_down(replica: int, factor: float, now: int, state: State) -> None:
+    """From now on every step that starts, and the rest of every service, takes `factor` times as long."""
+    if state.facts[replica, KIND] == LLM:
+        if state.live[replica, BUSY] == 1:
+            cut_short(replica, now, state)
+    else:
+        settle(replica, now, state)
+        touch(replica, state)
+    state.pace[replica, SLOWDOWN] = factor
+    for k in range(FACTS - UNDISTURBED):
+        state.facts[replica, KV_TOKEN_PS + k] = int(np.rint(state.facts[replica, UNDISTURBED + k] * factor))
+
+
+@compiled
+def list_able(model: int, state: State) -> None:
+    """Who takes requests of a model; its router reads their signals anew."""
+    count, first = 0, state.models[model, FIRST_REPLICA]
+    for replica in range(first, state.models[model, BEHIND]):
+        if state.live[replica, CONDITION] == READY:
+            state.live[first + count, ABLE_REPLICA] = replica
+            count += 1
+    state.models[model, ABLE] = count
+    state.models[model, READ_PS] = NOT_YET
+
+
+@compiled
+def flush(model: int, now: int, state: State) -> None:
+    """Route the requests that wait for a replica, if there is one."""
+    models = state.models
+    while models[model, QUEUE_HEAD] != NOBODY and models[model, ABLE] > 0:
+        job = models[model, QUEUE_HEAD]
+        models[model, QUEUE_HEAD] = state.jobs[job, NEXT]
+        models[model, QUEUED] -= 1
+        if not dispatch(job, now, state):
+            give_up(job, FAILED, now, state)
+
+
+@compiled
+def obey(replica: int, now: int, state: State) -> bool:
+    """Carry out one replica's orders; whether its condition was among them."""
+    condition, factor = state.live[replica, NEW_CONDITION], state.pace[replica, NEW_SLOWDOWN]
+    state.live[replica, NEW_CONDITION] = NO_ORDER
+    state.pace[replica, NEW_SLOWDOWN] = 0.0
+    if factor > 0.0:
+        slow_down(replica, factor, now, state)
+    if condition == NO_ORDER:
+        return False
+    state.live[replica, CONDITION] = condition
+    if condition == GONE:
+        lose(replica, now, state)
+    return True
+
+
+@compiled_apart
+def carry_out_orders(now: int, state: State) -> None:
+    """Do what was ordered at the boundary."""
+    state.clock[AFTERWARDS] = 1
+    for model in range(state.models.shape[0]):
+        changed = False
+        for replica in range(state.models[model, FIRST_REPLICA], state.models[model, BEHIND]):
+            changed |= obey(replica, now, state)
+        if changed:
+            list_able(model, state)
+    for model in range(state.models.shape[0]):
+        flush(model, now, state)
+    state.clock[AFTERWARDS] = 0

@@ -1,0 +1,512 @@
+"""An LLM replica (vLLM V1, first come first served): runs of steps, each run computed at once.
+
+RULES
+  A step serves every running job, one token each or a chunk of its prompt within the token budget. Jobs that compute
+  their prompt were admitted last, and only the last of all may be left with a part of it. A job whose next block is not
+  there evicts the job admitted last, possibly itself: blocks freed, computed again later (prompt and answer so far),
+  front of the queue. Then waiting jobs join from the front while sequences, budget and blocks allow; joining takes the
+  blocks of the whole prompt (scheduler_reserve_full_isl), so a job just evicted, of whose blocks one is taken, never
+  fits. The step that computes the last prompt token gives the first answer token. The last answer token is never
+  cached: a job needs room for prompt + answer - 1 tokens.
+
+RUNS
+  While all running jobs decode, a step changes nothing but the length of each: step k of a run takes a + c k, with
+  c = KV_TOKEN_PS x jobs. A run ends with the first job that ends, before the first step that lacks a block, or at the
+  end of the step under way when a job comes that could join. A waiting job that does not fit cannot join before the run
+  ends, because free blocks only fall. A step that computes prompts is a run of its own.
+  A job needs a block in the step before which its tokens fill whole blocks, so `residues` tells how many blocks each
+  step takes. Those of a run's first step are taken when the run starts, the others when it ends.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from rightslice.simulation.agenda import reschedule
+from rightslice.simulation.compiling import compiled, compiled_apart
+from rightslice.simulation.layout import (
+    ADMITTED,
+    AFTERWARDS,
+    ATTENTION_PS,
+    BATCH_PS,
+    BEFORE,
+    BLOCK_TOKENS,
+    BUDGET,
+    BUSY,
+    BUSY_PS,
+    CACHED,
+    CHUNK,
+    CONTEXT,
+    DECODING,
+    FINISH_PS,
+    FINISHED,
+    FIRST,
+    FIRST_PS,
+    FREE,
+    FRESH,
+    HEAD,
+    KV_BLOCK_PS,
+    KV_BLOCKS,
+    KV_TOKEN_PS,
+    LAST,
+    LEFT,
+    LONGEST_PS,
+    NEEDED,
+    NEVER,
+    NEXT,
+    NOBODY,
+    NOT_YET,
+    OFFSET,
+    ORDER,
+    OUTSTANDING,
+    OWNER,
+    PEAK_BLOCKS,
+    PREEMPTIONS,
+    PREFILL_STEP_PS,
+    ROUGH_BATCH,
+    ROUGH_KV,
+    RUN_STEPS,
+    RUNNING,
+    SEQUENCE_PS,
+    SINCE,
+    SLOT,
+    SLOWDOWN,
+    STEP_FIRST_PS,
+    STEP_MORE_PS,
+    STEP_PS,
+    STEPS,
+    STREAMS,
+    TAIL,
+    VALUE,
+    State,
+)
+
+# --- the heap of decoding jobs, by the step after which they end ---------------------------------------------------
+
+
+@compiled
+def put(replica: int, at: int, value: int, job: int, state: State) -> None:
+    """Write one place of the heap."""
+    state.slots[replica, at, VALUE] = value
+    state.slots[replica, at, OWNER] = job
+    state.jobs[job, SLOT] = at
+
+
+@compiled
+def settle_up(replica: int, at: int, value: int, job: int, state: State) -> None:
+    """Put a job at place `at` or above."""
+    slots = state.slots
+    while at > 0 and slots[replica, (at - 1) // 2, VALUE] > value:
+        above = (at - 1) // 2
+        put(replica, at, slots[replica, above, VALUE], slots[replica, above, OWNER], state)
+        at = above
+    put(replica, at, value, job, state)
+
+
+@compiled_apart
+def take_out(replica: int, at: int, size: int, state: State) -> None:
+    """Remove place `at` of a heap of `size`: the last one takes its place, down or up from there."""
+    slots = state.slots
+    value, job = slots[replica, size - 1, VALUE], slots[replica, size - 1, OWNER]
+    if at == size - 1:
+        return
+    while 2 * at + 1 < size - 1:
+        child = 2 * at + 1
+        if child + 1 < size - 1 and slots[replica, child + 1, VALUE] < slots[replica, child, VALUE]:
+            child += 1
+        if slots[replica, child, VALUE] >= value:
+            break
+        put(replica, at, slots[replica, child, VALUE], slots[replica, child, OWNER], state)
+        at = child
+    settle_up(replica, at, value, job, state)
+
+
+# --- the running list ----------------------------------------------------------------------------------------------
+
+
+@compiled
+def append(replica: int, job: int, state: State) -> None:
+    """Admit a job, behind all that run."""
+    live, jobs = state.live, state.jobs
+    last = live[replica, LAST]
+    jobs[job, NEXT] = NOBODY
+    jobs[job, BEFORE] = last
+    if last == NOBODY:
+        live[replica, FIRST] = job
+    else:
+        jobs[last, NEXT] = job
+    live[replica, LAST] = job
+    if live[replica, FRESH] == NOBODY:
+        live[replica, FRESH] = job
+    jobs[job, ORDER] = live[replica, ADMITTED]
+    live[replica, ADMITTED] += 1
+    live[replica, RUNNING] += 1
+
+
+@compiled
+def unlink(replica: int, job: int, state: State) -> None:
+    """Take a job out of the running list."""
+    live, jobs = state.live, state.jobs
+    before, after = jobs[job, BEFORE], jobs[job, NEXT]
+    if before == NOBODY:
+        live[replica, FIRST] = after
+    else:
+        jobs[before, NEXT] = after
+    if after == NOBODY:
+        live[replica, LAST] = before
+    else:
+        jobs[after, BEFORE] = before
+    live[replica, RUNNING] -= 1
+
+
+@compiled
+def stop_decoding(replica: int, job: int, state: State) -> None:
+    """Take a decoding job out of the sums; its counters become its own again."""
+    live, jobs = state.live, state.jobs
+    take_out(replica, jobs[job, SLOT], live[replica, DECODING], state)
+    live[replica, DECODING] -= 1
+    live[replica, CONTEXT] -= jobs[job, CACHED] + 1
+    state.residues[replica, jobs[job, CACHED] % state.facts[replica, BLOCK_TOKENS]] -= 1
+    jobs[job, CACHED] += live[replica, STEPS]
+    jobs[job, LEFT] -= live[replica, STEPS]
+
+
+@compiled
+def start_decoding(replica: int, job: int, state: State) -> None:
+    """Add a job whose prompt is computed to the sums."""
+    live, jobs = state.live, state.jobs
+    jobs[job, CACHED] -= live[replica, STEPS]
+    jobs[job, LEFT] += live[replica, STEPS]
+    state.residues[replica, jobs[job, CACHED] % state.facts[replica, BLOCK_TOKENS]] += 1
+    live[replica, CONTEXT] += jobs[job, CACHED] + 1
+    settle_up(replica, live[replica, DECODING], jobs[job, LEFT], job, state)
+    live[replica, DECODING] += 1
+
+
+@compiled
+def blocks_for(tokens: int, replica: int, state: State) -> int:
+    """Blocks that hold so many tokens."""
+    block = state.facts[replica, BLOCK_TOKENS]
+    return int((tokens + block - 1) // block)
+
+
+@compiled_apart
+def evict_last(replica: int, state: State) -> None:
+    """Evict the running job admitted last."""
+    live, jobs = state.live, state.jobs
+    job = live[replica, LAST]
+    held = jobs[job, NEEDED]
+    if live[replica, FRESH] == NOBODY:
+        stop_decoding(replica, job, state)
+        held = jobs[job, CACHED]
+        jobs[job, NEEDED] = held + 1
+    live[replica, FRESH] = NOBODY  # at the start of a step only the last job can be partly computed
+    live[replica, FREE] += blocks_for(held, replica, state)
+    jobs[job, CACHED] = 0
+    unlink(replica, job, state)
+    jobs[job, NEXT] = live[replica, HEAD]
+    if live[replica, HEAD] == NOBODY:
+        live[replica, TAIL] = job
+    live[replica, HEAD] = job
+    state.totals[replica, PREEMPTIONS] += 1
+
+
+# --- runs ----------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def slowed(time_ps: int, replica: int, state: State) -> int:
+    """A time of an undisturbed replica, as it is now."""
+    factor = state.pace[replica, SLOWDOWN]
+    return time_ps if factor == 1.0 else int(np.rint(time_ps * factor))
+
+
+@compiled
+def run_time_ps(first_ps: int, more_ps: int, steps: int) -> int:
+    """Duration of `steps` steps, step k of which takes first_ps + k more_ps."""
+    return first_ps * steps + more_ps * (steps * (steps - 1) // 2)
+
+
+@compiled
+def steps_within(first_ps: int, more_ps: int, span_ps: int) -> int:
+    """The fewest steps, at least 1, that take `span_ps` or longer."""
+    linear = first_ps - 0.5 * more_ps  # first_ps >= more_ps, because every context has a token
+    steps = max(1, int(2.0 * span_ps / (linear + math.sqrt(linear * linear + 2.0 * more_ps * span_ps))))
+    while run_time_ps(first_ps, more_ps, steps) < span_ps:
+        steps += 1
+    while steps > 1 and run_time_ps(first_ps, more_ps, steps - 1) >= span_ps:
+        steps -= 1
+    return steps
+
+
+@compiled
+def started_steps(replica: int, now: int, state: State) -> int:
+    """Steps of the run under way that have started; one that starts now has done so only when orders are given."""
+    live = state.live
+    span_ps = now - live[replica, SINCE] + state.clock[AFTERWARDS]
+    return steps_within(live[replica, STEP_FIRST_PS], live[replica, STEP_MORE_PS], span_ps)
+
+
+@compiled
+def could_join(replica: int, needed: int, state: State) -> bool:
+    """Whether a job that comes to an empty queue might join at the end of the step under way."""
+    live, facts = state.live, state.facts
+    count = live[replica, RUNNING]
+    return bool(
+        live[replica, RUN_STEPS] > 1
+        and count < facts[replica, STREAMS]
+        and count < facts[replica, BUDGET]
+        and blocks_for(needed, replica, state) <= live[replica, FREE]
+    )
+
+
+@compiled
+def cut_short(replica: int, now: int, state: State) -> None:
+    """End the run with the step under way."""
+    live = state.live
+    first_ps, more_ps, since = live[replica, STEP_FIRST_PS], live[replica, STEP_MORE_PS], live[replica, SINCE]
+    steps = started_steps(replica, now, state)
+    if steps < live[replica, RUN_STEPS]:
+        live[replica, RUN_STEPS] = steps
+        reschedule(replica, since + run_time_ps(first_ps, more_ps, steps), state.agenda)
+
+
+@compiled
+def decode_steps(replica: int, first_ps: int, more_ps: int, state: State) -> int:
+    """Steps until a job ends, as long as blocks last and the run does not get too long."""
+    live, block = state.live, state.facts[replica, BLOCK_TOKENS]
+    steps = state.slots[replica, 0, VALUE] - live[replica, STEPS]
+    longest_ps = state.facts[replica, LONGEST_PS]
+    if (1.0 * first_ps + 0.5 * more_ps * steps) * steps > longest_ps:
+        steps = max(1, steps_within(first_ps, more_ps, longest_ps) - 1)
+    free, count = live[replica, FREE], live[replica, DECODING]
+    if ((steps - 1) // block + 1) * count <= free:
+        return int(steps)
+    known = min(free // count, (steps - 1) // block) * block  # whole rounds: every job takes one block in each
+    free -= known // block * count
+    residue = (-live[replica, STEPS] - known - 1) % block
+    while known < steps - 1 and state.residues[replica, residue] <= free:
+        free -= state.residues[replica, residue]
+        residue = residue - 1 if residue > 0 else block - 1
+        known += 1
+    return int(known + 1)
+
+
+@compiled
+def join(replica: int, budget: int, state: State) -> tuple[int, int]:
+    """Let waiting jobs join while sequences, budget and blocks allow; prompt tokens and attention work added."""
+    live, jobs = state.live, state.jobs
+    prefill, work = 0, 0
+    while live[replica, HEAD] != NOBODY and budget > 0 and live[replica, RUNNING] < state.facts[replica, STREAMS]:
+        job = live[replica, HEAD]
+        needed = jobs[job, NEEDED]
+        blocks = blocks_for(needed, replica, state)
+        if blocks > live[replica, FREE]:
+            break
+        live[replica, HEAD] = jobs[job, NEXT]
+        live[replica, FREE] -= blocks
+        chunk = min(needed, budget)
+        jobs[job, CHUNK] = chunk
+        append(replica, job, state)
+        budget -= chunk
+        prefill += chunk
+        work += chunk * (chunk + 1) // 2
+    return prefill, work
+
+
+@compiled
+def start_run(replica: int, now: int, state: State) -> int:
+    """Begin the next run of steps; when it ends, or NEVER without a job."""
+    live, facts, jobs = state.live, state.facts, state.jobs
+    if live[replica, RUNNING] == 0 and live[replica, HEAD] == NOBODY:
+        return NEVER
+    residue = -live[replica, STEPS] % facts[replica, BLOCK_TOKENS]
+    while state.residues[replica, residue] > live[replica, FREE]:
+        evict_last(replica, state)
+    live[replica, FREE] -= state.residues[replica, residue]
+
+    decoding = live[replica, DECODING]
+    budget = facts[replica, BUDGET] - decoding
+    prefill, work = 0, 0
+    if live[replica, FRESH] != NOBODY:
+        job = live[replica, FRESH]
+        cached = jobs[job, CACHED]
+        chunk = min(jobs[job, NEEDED] - cached, budget)
+        jobs[job, CHUNK] = chunk
+        prefill, work = chunk, chunk * cached + chunk * (chunk + 1) // 2
+    joined, more_work = join(replica, budget - prefill, state)
+    prefill += joined
+    work += more_work
+
+    context = live[replica, CONTEXT] + decoding * live[replica, STEPS]
+    first_ps = (
+        facts[replica, STEP_PS]
+        + slowed(state.tables[facts[replica, OFFSET] + prefill + decoding], replica, state)
+        + facts[replica, SEQUENCE_PS] * decoding
+        + facts[replica, KV_TOKEN_PS] * context
+        + facts[replica, ATTENTION_PS] * work
+    )
+    more_ps = facts[replica, KV_TOKEN_PS] * decoding
+    if prefill > 0:
+        first_ps += facts[replica, PREFILL_STEP_PS]
+        steps = 1
+    else:
+        steps = decode_steps(replica, first_ps, more_ps, state)
+    live[replica, BUSY] = 1
+    live[replica, SINCE] = now
+    live[replica, RUN_STEPS] = steps
+    live[replica, STEP_FIRST_PS] = first_ps
+    live[replica, STEP_MORE_PS] = more_ps
+    return int(now + run_time_ps(first_ps, more_ps, steps))
+
+
+@compiled
+def grow(replica: int, steps: int, span_ps: int, state: State) -> tuple[int, int]:
+    """Blocks taken after the first of `steps` started steps, and the sum over them of the time since, `span_ps` after
+    the start of the run."""
+    live, block = state.live, state.facts[replica, BLOCK_TOKENS]
+    first_ps, more_ps = live[replica, STEP_FIRST_PS], live[replica, STEP_MORE_PS]
+    residue = (-live[replica, STEPS] - 1) % block
+    blocks, block_ps = 0, 0
+    for step in range(1, min(steps, block + 1)):
+        jobs = state.residues[replica, residue]
+        if jobs > 0:
+            rounds = (steps - 1 - step) // block + 1 if steps > block + 1 else 1
+            # steps step, step + block, ..: their number, their sum and the sum of their pairs k (k - 1) / 2
+            total = rounds * step + block * (rounds * (rounds - 1) // 2)
+            squares = (
+                rounds * step * step
+                + step * block * (rounds * (rounds - 1))
+                + block * block * ((rounds - 1) * rounds * (2 * rounds - 1) // 6)
+            )
+            blocks += jobs * rounds
+            block_ps += jobs * (rounds * span_ps - first_ps * total - more_ps * ((squares - total) // 2))
+        residue = residue - 1 if residue > 0 else block - 1
+    return blocks, block_ps
+
+
+@compiled
+def count_up(replica: int, steps: int, span_ps: int, state: State) -> int:
+    """Add a run's `steps` started steps over `span_ps` to the totals; the blocks taken after the first step."""
+    live, totals, pace = state.live, state.totals, state.pace
+    used = state.facts[replica, KV_BLOCKS] - live[replica, FREE]
+    blocks, block_ps = 0, 0
+    if steps > 1:
+        blocks, block_ps = grow(replica, steps, span_ps, state)
+    totals[replica, BUSY_PS] += span_ps
+    totals[replica, KV_BLOCK_PS] += used * span_ps + block_ps
+    totals[replica, BATCH_PS] += live[replica, RUNNING] * span_ps
+    pace[replica, ROUGH_KV] += 1.0 * used * span_ps + block_ps
+    pace[replica, ROUGH_BATCH] += 1.0 * live[replica, RUNNING] * span_ps
+    totals[replica, PEAK_BLOCKS] = max(totals[replica, PEAK_BLOCKS], used + blocks)
+    return blocks
+
+
+@compiled
+def complete(replica: int, job: int, cached: int, now: int, state: State) -> None:
+    """A job that has all its answer leaves."""
+    state.jobs[job, FINISH_PS] = now
+    state.live[replica, FREE] += blocks_for(cached, replica, state)
+    unlink(replica, job, state)
+    state.live[replica, OUTSTANDING] -= 1
+    state.live[replica, FINISHED] += 1
+    state.done[0] += 1
+    state.done[state.done[0]] = job
+
+
+@compiled
+def end_decodes(replica: int, now: int, state: State) -> None:
+    """Complete the decoding jobs whose last step this was, in order of admission."""
+    live, done, jobs = state.live, state.done, state.jobs
+    while live[replica, DECODING] > 0 and state.slots[replica, 0, VALUE] == live[replica, STEPS]:
+        job = state.slots[replica, 0, OWNER]
+        stop_decoding(replica, job, state)
+        complete(replica, job, jobs[job, CACHED], now, state)
+        at = done[0]
+        while at > 1 and jobs[done[at - 1], ORDER] > jobs[job, ORDER]:
+            done[at] = done[at - 1]
+            at -= 1
+        done[at] = job
+
+
+@compiled
+def end_prefills(replica: int, now: int, state: State) -> None:
+    """Hand out the first tokens of the prompts that are computed."""
+    live, jobs = state.live, state.jobs
+    job = live[replica, FRESH]
+    live[replica, FRESH] = NOBODY
+    while job != NOBODY:
+        after = jobs[job, NEXT]
+        jobs[job, CACHED] += jobs[job, CHUNK]
+        if jobs[job, CACHED] < jobs[job, NEEDED]:
+            live[replica, FRESH] = job
+        else:
+            jobs[job, LEFT] -= 1
+            if jobs[job, FIRST_PS] == NOT_YET:
+                jobs[job, FIRST_PS] = now
+            if jobs[job, LEFT] == 0:
+                complete(replica, job, jobs[job, CACHED], now, state)
+            else:
+                start_decoding(replica, job, state)
+        job = after
+
+
+@compiled
+def end_run(replica: int, now: int, state: State) -> None:
+    """Play the run that ends now; completed jobs go to `done` and give back their blocks."""
+    live = state.live
+    steps = live[replica, RUN_STEPS]
+    live[replica, FREE] -= count_up(replica, steps, now - live[replica, SINCE], state)
+    live[replica, STEPS] += steps
+    live[replica, BUSY] = 0
+    end_decodes(replica, now, state)
+    if live[replica, FRESH] != NOBODY:
+        end_prefills(replica, now, state)
+
+
+@compiled_apart
+def used_blocks(replica: int, now: int, state: State) -> int:
+    """Blocks of the KV cache in use."""
+    used = state.facts[replica, KV_BLOCKS] - state.live[replica, FREE]
+    if state.live[replica, BUSY] == 1:
+        steps = started_steps(replica, now, state)
+        if steps > 1:
+            used += grow(replica, steps, 0, state)[0]
+    return int(used)
+
+
+@compiled_apart
+def stop_run(replica: int, now: int, state: State) -> None:
+    """Add the run under way to the totals up to now. Its steps that have ended count, the one under way does not."""
+    live = state.live
+    if live[replica, BUSY] == 1:
+        steps = started_steps(replica, now, state)
+        live[replica, FREE] -= count_up(replica, steps, now - live[replica, SINCE], state)
+        live[replica, STEPS] += steps - 1
+        live[replica, BUSY] = 0
+
+
+@compiled_apart
+def drop_running(replica: int, state: State) -> int:
+    """Empty the replica after `stop_run`: the first of its running jobs, chained by NEXT, each to be computed again."""
+    live, jobs = state.live, state.jobs
+    chain = live[replica, FIRST]
+    job, decodes = chain, True
+    while job != NOBODY:
+        decodes = decodes and job != live[replica, FRESH]
+        if decodes:
+            jobs[job, NEEDED] = jobs[job, CACHED] + live[replica, STEPS] + 1
+            jobs[job, LEFT] -= live[replica, STEPS]
+        jobs[job, CACHED] = 0
+        job = jobs[job, NEXT]
+    state.residues[replica, :] = 0
+    live[replica, RUNNING] = 0
+    live[replica, DECODING] = 0
+    live[replica, CONTEXT] = 0
+    live[replica, FREE] = state.facts[replica, KV_BLOCKS]
+    live[replica, FIRST] = NOBODY
+    live[replica, LAST] = NOBODY
+    live[replica, FRESH] = NOBODY
+    return int(chain)

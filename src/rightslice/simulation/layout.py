@@ -1,0 +1,125 @@
+"""The state of a run as arrays: one compiled specialisation serves every scenario, and a run can stop and go on.
+
+Time is int64 picoseconds. Nothing is stored per token. Column numbers are the constants below.
+
+INPUT
+  requests   [n, 4]     open-loop requests, sorted by time: ARRIVAL_PS, OF_MODEL, PROMPT, ANSWER; job i is request i
+  models     [m, MODEL] FIRST_REPLICA of a model and the one BEHIND its last (equal: nobody serves it, requests fail);
+             ABLE, how many take requests; QUEUE_HEAD and QUEUE_TAIL of the requests that wait for the first of them,
+             QUEUED their number; ARRIVALS so far; the router's POLICY, TURN, RANDOM number, AGE_PS of its signals and
+             READ_PS, when it read them
+  weights    [m, 2]     what the router multiplies waiting requests and KV use with
+  facts      [r, FACTS] what a replica is: kind, limits, costs; OFFSET points into `tables`; LONGEST_PS bounds a run of
+             steps so that no product overflows; from UNDISTURBED on, KV_TOKEN_PS to PREFILL_STEP_PS without slowdown
+  tables     [..]       step time by tokens (LLM) or latency by concurrency (stage) of all deployments, end to end
+  pipelines  [p, 4]     stages, think time, time from which no request starts; STARTED counts (written)
+  stages     [p, s, 3]  model, first entry and number of entries in `samples`
+  samples    [k, 2]     prompt and answer tokens
+
+
+PLAY
+  clock      [CLOCK]    NOW, the last boundary; ARRIVED open-loop requests, ROWS of passes in use; AFTERWARDS: 1 while
+             orders are carried out, when the steps that start now have started; RETRY_LIMIT; REQUEUED, LOST_JOBS
+  agenda     [3, r + u] row DUE: when entity e acts next (e < r: replica, its run or next service ends; else user
+             e - r wakes up); rows HEAP and PLACE: a binary heap of entities by (DUE, e), and where each one is in it
+  live       [r, LIVE]  counters of a replica: CONDITION, RUNNING jobs, OUTSTANDING = running + waiting, FINISHED jobs,
+             HEAD and TAIL of the waiting list, FREE blocks, BUSY (a step is under way), TOUCHED, OLDEST (ring start,
+             stages), SINCE; LLM only: FIRST and LAST of the running list in order of admission, FRESH the first job in
+             it that is computing its prompt, DECODING jobs, CONTEXT = sum of their CACHED + 1, STEPS done, ADMITTED
+             jobs so far, and the run under way: RUN_STEPS steps from SINCE on, step k of which takes
+             STEP_FIRST_PS + k STEP_MORE_PS; KV_USED blocks at the last boundary. NEW_CONDITION is an order given there,
+             carried out when the play goes on, or NO_ORDER. ABLE_REPLICA, in the rows from FIRST_REPLICA of a model on:
+             its ABLE replicas, in order
+  pace       [r, PACE]  SLOWDOWN, the factor on every time, and NEW_SLOWDOWN, an order (0: none); PROGRESS of a stage:
+             work done for a job that was always there; SEEN_WAITING requests and SEEN_KV use as the router last read
+             them; ROUGH_KV and ROUGH_BATCH, the integrals of `totals` as floats
+  slots      [r, w, 2]  LLM: heap of decoding jobs by the value of STEPS at which they end: (value, job).
+             Stage: a ring of jobs in service, from OLDEST on: (unused, job)
+  residues   [r, b]     LLM: decoding jobs by CACHED modulo block size
+  jobs       [n + u, JOB] NEEDED tokens in the cache before the next token appears (prompt + answered so far), CACHED
+             tokens, LEFT answer tokens, CHUNK of the step under way, NEXT in the waiting or running list, BEFORE in the
+             running list, SLOT in the heap, ORDER of admission, ASKED_MODEL, RETRIES. While a job decodes, CACHED is
+             counted from STEPS (tokens - STEPS) and LEFT to it (tokens + STEPS): a step changes STEPS and nothing else.
+             Output: FIRST_PS and FINISH_PS, NOT_YET or the time; FINISH_PS FAILED: refused; LOST: its replica went away
+             and it had no retry left
+  goal       [n + u]    stages: the PROGRESS at which a job is done
+  users      [u, 3]     pipeline, stage, row of `passes`; a user has at most one request under way: job n + u
+  touched    [r + 1]    replicas to look at when the events of this instant are done; entry 0 counts them
+  done       [w + 1]    jobs that the event in hand completed; entry 0 counts them
+
+OUTPUT
+  passes     [.., 5 + 3 s]     one row per pipeline request: pipeline, sample number, user, start, finish, and for each
+             stage entered, first token, finished. A measured stage has its first token when it is finished.
+  totals     [r, TOTALS]       BUSY_PS, KV_BLOCK_PS, BATCH_PS (integrals), PEAK_BLOCKS, PREEMPTIONS. The integrals are
+             exact modulo 2^64; the floats in `pace` are near enough to tell which multiple is meant
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+NEVER: Final = 2**63 - 1
+NOT_YET: Final = -1
+FAILED: Final = -2
+LOST: Final = -3
+NOBODY: Final = -1
+NO_ORDER: Final = -1
+
+ARRIVAL_PS, OF_MODEL, PROMPT, ANSWER = range(4)
+FIRST_REPLICA, BEHIND, ABLE, QUEUE_HEAD, QUEUE_TAIL, QUEUED, ARRIVALS = range(7)
+POLICY, TURN, RANDOM, AGE_PS, READ_PS, MODEL = range(7, 13)
+LEAST_REQUESTS, ROUND_ROBIN, TWO_CHOICES, SCORE = range(4)
+KIND, STREAMS, BUDGET, KV_BLOCKS, BLOCK_TOKENS, MODEL_LEN, OFFSET = range(7)
+KV_TOKEN_PS, ATTENTION_PS, SEQUENCE_PS, STEP_PS, PREFILL_STEP_PS, LONGEST_PS, UNDISTURBED = range(7, 14)
+FACTS: Final = 18
+LLM, STAGE = range(2)
+PIPE_STAGES, PIPE_THINK_PS, PIPE_STOP_PS, PIPE_STARTED = range(4)
+STAGE_MODEL, SAMPLE_FIRST, SAMPLE_COUNT = range(3)
+
+NOW, ARRIVED, ROWS, AFTERWARDS, RETRY_LIMIT, REQUEUED, LOST_JOBS, CLOCK = range(8)
+DUE, HEAP, PLACE = range(3)
+RUNNING, OUTSTANDING, FINISHED, HEAD, TAIL, FREE, BUSY, TOUCHED, OLDEST, SINCE = range(10)
+FIRST, LAST, FRESH, DECODING, CONTEXT, STEPS, ADMITTED, RUN_STEPS, STEP_FIRST_PS, STEP_MORE_PS = range(10, 20)
+CONDITION, NEW_CONDITION, ABLE_REPLICA, KV_USED, LIVE = range(20, 25)
+ABSENT, STARTING, READY, DRAINING, GONE = range(5)
+SLOWDOWN, NEW_SLOWDOWN, PROGRESS, SEEN_WAITING, SEEN_KV, ROUGH_KV, ROUGH_BATCH, PACE = range(8)
+VALUE, OWNER = range(2)
+NEEDED, CACHED, LEFT, CHUNK, NEXT, BEFORE, SLOT, ORDER, ASKED_MODEL, RETRIES, FIRST_PS, FINISH_PS, JOB = range(13)
+USER_PIPELINE, USER_STAGE, USER_PASS = range(3)
+PASS_PIPELINE, PASS_SAMPLE, PASS_USER, PASS_START, PASS_FINISH, PASS_STAGES = range(6)
+BUSY_PS, KV_BLOCK_PS, BATCH_PS, PEAK_BLOCKS, PREEMPTIONS, TOTALS = range(6)
+
+LONGEST_RUN_PS: Final = 2**58
+"""A run of steps is cut here at the latest: a horizon of 100 days plus it stays below 2^63 ps."""
+
+
+class State(NamedTuple):
+    """Every array of a run; fixed types, C order."""
+
+    requests: Ints
+    models: Ints
+    weights: Floats
+    facts: Ints
+    tables: Ints
+    pipelines: Ints
+    stages: Ints
+    samples: Ints
+    clock: Ints
+    agenda: Ints
+    live: Ints
+    pace: Floats
+    slots: Ints
+    residues: Ints
+    jobs: Ints
+    users: Ints
+    touched: Ints
+    done: Ints
+    goal: Floats
+    passes: Ints
+    totals: Ints

@@ -1,0 +1,92 @@
+"""Closed-loop users: each sends one request through the stages of its pipeline, thinks, and sends again."""
+
+from __future__ import annotations
+
+from rightslice.simulation.agenda import reschedule
+from rightslice.simulation.compiling import compiled, compiled_apart
+from rightslice.simulation.layout import (
+    FAILED,
+    FINISH_PS,
+    FIRST_PS,
+    NEVER,
+    NOT_YET,
+    PASS_FINISH,
+    PASS_PIPELINE,
+    PASS_SAMPLE,
+    PASS_STAGES,
+    PASS_START,
+    PASS_USER,
+    PIPE_STAGES,
+    PIPE_STARTED,
+    PIPE_STOP_PS,
+    PIPE_THINK_PS,
+    ROWS,
+    SAMPLE_COUNT,
+    SAMPLE_FIRST,
+    STAGE_MODEL,
+    USER_PASS,
+    USER_PIPELINE,
+    USER_STAGE,
+    State,
+)
+from rightslice.simulation.waiting import submit
+
+
+@compiled_apart
+def end_pass(user: int, outcome: int, now: int, state: State) -> None:
+    """The user's request has ended; think, then send again unless it is too late. Who is refused without having to
+    think would be refused for ever at the same instant, and leaves."""
+    pipeline = state.users[user, USER_PIPELINE]
+    state.passes[state.users[user, USER_PASS], PASS_FINISH] = outcome
+    think_ps = state.pipelines[pipeline, PIPE_THINK_PS]
+    entity = state.agenda.shape[1] - state.users.shape[0] + user
+    if now + think_ps >= state.pipelines[pipeline, PIPE_STOP_PS] or (outcome == FAILED and think_ps == 0):
+        reschedule(entity, NEVER, state.agenda)
+    else:
+        reschedule(entity, now + think_ps, state.agenda)
+
+
+@compiled_apart
+def enter_stage(user: int, now: int, state: State) -> None:
+    """Send the user's request to the stage it has come to."""
+    pipeline, stage = state.users[user, USER_PIPELINE], state.users[user, USER_STAGE]
+    row = state.users[user, USER_PASS]
+    facts = state.stages[pipeline, stage]
+    sample = facts[SAMPLE_FIRST] + state.passes[row, PASS_SAMPLE] % facts[SAMPLE_COUNT]
+    job = state.jobs.shape[0] - state.users.shape[0] + user
+    state.jobs[job, FIRST_PS] = NOT_YET
+    state.jobs[job, FINISH_PS] = NOT_YET
+    state.passes[row, PASS_STAGES + 3 * stage] = now
+    if not submit(job, facts[STAGE_MODEL], state.samples[sample, 0], state.samples[sample, 1], now, state):
+        end_pass(user, FAILED, now, state)
+
+
+@compiled
+def start_pass(user: int, now: int, state: State) -> None:
+    """Open a row for the user's new request and send it."""
+    users, passes, row = state.users, state.passes, state.clock[ROWS]
+    state.clock[ROWS] += 1
+    pipeline = users[user, USER_PIPELINE]
+    users[user, USER_STAGE] = 0
+    users[user, USER_PASS] = row
+    passes[row, :] = NOT_YET
+    passes[row, PASS_PIPELINE] = pipeline
+    passes[row, PASS_SAMPLE] = state.pipelines[pipeline, PIPE_STARTED]
+    passes[row, PASS_USER] = user
+    passes[row, PASS_START] = now
+    state.pipelines[pipeline, PIPE_STARTED] += 1
+    enter_stage(user, now, state)
+
+
+@compiled
+def leave_stage(user: int, first_ps: int, now: int, state: State) -> None:
+    """The user's stage has ended: on to the next one, or the request has ended."""
+    users = state.users
+    row, stage = users[user, USER_PASS], users[user, USER_STAGE]
+    state.passes[row, PASS_STAGES + 3 * stage + 1] = first_ps
+    state.passes[row, PASS_STAGES + 3 * stage + 2] = now
+    users[user, USER_STAGE] = stage + 1
+    if stage + 1 < state.pipelines[users[user, USER_PIPELINE], PIPE_STAGES]:
+        enter_stage(user, now, state)
+    else:
+        end_pass(user, now, now, state)

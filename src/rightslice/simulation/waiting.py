@@ -1,0 +1,114 @@
+"""From a request to the list of jobs that wait at a replica, or to the queue of a model that no replica serves yet."""
+
+from __future__ import annotations
+
+from rightslice.simulation.compiling import compiled, compiled_apart
+from rightslice.simulation.engine import could_join, cut_short
+from rightslice.simulation.layout import (
+    ARRIVALS,
+    ASKED_MODEL,
+    BEHIND,
+    BLOCK_TOKENS,
+    BUSY,
+    CACHED,
+    FIRST_REPLICA,
+    HEAD,
+    KIND,
+    KV_BLOCKS,
+    LEFT,
+    LLM,
+    MODEL_LEN,
+    NEEDED,
+    NEXT,
+    NOBODY,
+    OUTSTANDING,
+    QUEUE_HEAD,
+    QUEUE_TAIL,
+    QUEUED,
+    RETRIES,
+    TAIL,
+    TOUCHED,
+    State,
+)
+from rightslice.simulation.routing import route
+
+
+@compiled
+def touch(replica: int, state: State) -> None:
+    """Look at the replica when the events of this instant are done."""
+    if state.live[replica, TOUCHED] == 0:
+        state.live[replica, TOUCHED] = 1
+        state.touched[0] += 1
+        state.touched[state.touched[0]] = replica
+
+
+@compiled
+def fits(job: int, replica: int, state: State) -> bool:
+    """Whether the replica can ever serve the job: context and cache hold prompt and answer (but its last token)."""
+    facts = state.facts
+    if facts[replica, KIND] != LLM:
+        return True
+    tokens = state.jobs[job, NEEDED] + state.jobs[job, LEFT]
+    block = facts[replica, BLOCK_TOKENS]
+    blocks = (tokens - 1 + block - 1) // block
+    return bool(tokens <= facts[replica, MODEL_LEN] and blocks <= facts[replica, KV_BLOCKS])
+
+
+@compiled
+def wait_at(replica: int, job: int, now: int, state: State) -> None:
+    """The job waits behind the others."""
+    live, jobs = state.live, state.jobs
+    was_empty = live[replica, HEAD] == NOBODY
+    jobs[job, NEXT] = NOBODY
+    if was_empty:
+        live[replica, HEAD] = job
+    else:
+        jobs[live[replica, TAIL], NEXT] = job
+    live[replica, TAIL] = job
+    live[replica, OUTSTANDING] += 1
+    if state.facts[replica, KIND] != LLM or live[replica, BUSY] == 0:
+        touch(replica, state)
+    elif was_empty and could_join(replica, jobs[job, NEEDED], state):
+        cut_short(replica, now, state)
+
+
+@compiled
+def wait_for_replica(job: int, model: int, state: State) -> None:
+    """The job waits until a replica of its model is ready."""
+    models = state.models
+    state.jobs[job, NEXT] = NOBODY
+    if models[model, QUEUE_HEAD] == NOBODY:
+        models[model, QUEUE_HEAD] = job
+    else:
+        state.jobs[models[model, QUEUE_TAIL], NEXT] = job
+    models[model, QUEUE_TAIL] = job
+    models[model, QUEUED] += 1
+
+
+@compiled_apart
+def dispatch(job: int, now: int, state: State) -> bool:
+    """Route a job; False when it can never be served."""
+    model = state.jobs[job, ASKED_MODEL]
+    replica = route(model, now, state)
+    if replica == NOBODY:
+        if state.models[model, FIRST_REPLICA] == state.models[model, BEHIND]:
+            return False
+        wait_for_replica(job, model, state)
+        return True
+    if not fits(job, replica, state):
+        return False
+    wait_at(replica, job, now, state)
+    return True
+
+
+@compiled
+def submit(job: int, model: int, prompt: int, answer: int, now: int, state: State) -> bool:
+    """A new request; False when it can never be served."""
+    jobs = state.jobs
+    jobs[job, NEEDED] = prompt
+    jobs[job, CACHED] = 0
+    jobs[job, LEFT] = answer
+    jobs[job, ASKED_MODEL] = model
+    jobs[job, RETRIES] = 0
+    state.models[model, ARRIVALS] += 1
+    return dispatch(job, now, state)

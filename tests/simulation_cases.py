@@ -1,0 +1,111 @@
+"""Random scenarios for the simulator: small, and full of the cases that go wrong (ties, starved caches, one-token
+answers, blocks of one token, a budget no larger than the batch)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from rightslice.performance.costs import StageCosts, StepCosts
+from rightslice.simulation import ClosedPipeline, LlmServer, OpenClass, Routing, Scenario, StageLengths, StageServer
+from rightslice.simulation.play import Condition
+from rightslice.simulation.scenario import Policy
+from rightslice.traffic.arrivals import Arrivals
+
+T = TypeVar("T")
+
+
+def arrivals(times: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> Arrivals:
+    as_ints = [np.array(column, dtype=np.int64) for column in (times, inputs, outputs)]
+    return Arrivals(as_ints[0], np.zeros(len(times), dtype=np.int32), as_ints[1], as_ints[2])
+
+
+def any_of(numbers: np.random.Generator, *choices: T) -> T:
+    return choices[int(numbers.integers(len(choices)))]
+
+
+def random_engine(numbers: np.random.Generator, name: str, model: str) -> LlmServer:
+    budget = any_of(numbers, 1, 2, 3, 8, 64, 256)
+    tokens = np.concatenate([[0], np.cumsum(numbers.integers(0, 50, budget))])
+    kv, attention, sequence, step = (int(x) for x in numbers.integers(0, 30, 4))
+    return LlmServer(
+        deployment=name,
+        model=model,
+        replicas=any_of(numbers, 1, 1, 2, 3),
+        costs=StepCosts(tokens, kv, attention, sequence, step + 1, 7, 0.4, "first-principles"),
+        kv_blocks=any_of(numbers, 3, 6, 12, 20, 40, 400),
+        block_size_tokens=any_of(numbers, 1, 2, 5, 16),
+        max_num_seqs=any_of(numbers, 1, 2, 5, 64, budget),
+        max_num_batched_tokens=budget,
+        max_model_len=any_of(numbers, 20, 10**6, 10**6),
+    )
+
+
+def random_stage(numbers: np.random.Generator, name: str) -> StageServer:
+    latency = np.concatenate([[0], np.cumsum(numbers.integers(1, 400, any_of(numbers, 1, 4)))])
+    return StageServer(name, name, any_of(numbers, 1, 2), StageCosts(latency, 0.4, "measured"))
+
+
+def random_class(numbers: np.random.Generator, name: str, model: str) -> OpenClass:
+    n, gap = any_of(numbers, 1, 5, 20, 40), any_of(numbers, 0, 30, 300, 4000)
+    inputs, outputs = numbers.integers(1, any_of(numbers, 2, 8, 30, 90) + 1, (2, n))
+    if any_of(numbers, True, False, False):
+        outputs[:] = 1
+    times = np.sort(numbers.integers(0, n * gap + 1, n))
+    return OpenClass(model, name, arrivals(times.tolist(), inputs.tolist(), outputs.tolist()))
+
+
+def random_pipeline(numbers: np.random.Generator, name: str, models: Sequence[str]) -> ClosedPipeline:
+    stages = tuple(any_of(numbers, *models) for _ in range(any_of(numbers, 1, 2, 3)))
+    lengths = tuple(
+        None if stage == "stage" else StageLengths(numbers.integers(1, 20, 5), numbers.integers(1, 20, 5))
+        for stage in stages
+    )
+    think_s, ramp_up_s = any_of(numbers, 0.0, 1e-10, 2e-9), any_of(numbers, 0.0, 1e-9)
+    return ClosedPipeline(name, "u", stages, any_of(numbers, 1, 3, 10), think_s, ramp_up_s, 3e-8, 0.0, (), lengths)
+
+
+def random_routing(numbers: np.random.Generator) -> Routing:
+    policies: tuple[Policy, ...] = ("least-requests", "least-requests", "round-robin", "two-choices", "score")
+    policy = any_of(numbers, *policies)
+    weights = any_of(numbers, (1.0, 1.0), (0.0, 1.0), (0.3, 7.0))
+    return Routing(policy, *weights, any_of(numbers, 0.0, 3e-10, 1e-8), int(numbers.integers(100)))
+
+
+def random_scenario(seed: int) -> Scenario:
+    """A few replicas of one or two models, perhaps a stage, open classes and pipelines; a few hundred steps."""
+    numbers = np.random.default_rng(seed)
+    models = ["a", "b"][: any_of(numbers, 1, 1, 2)]
+    servers: list[LlmServer | StageServer] = [
+        random_engine(numbers, f"{model}{k}", model) for model in models for k in range(any_of(numbers, 1, 1, 2))
+    ]
+    if any_of(numbers, True, False):
+        servers.insert(int(numbers.integers(len(servers) + 1)), random_stage(numbers, "stage"))
+        models.append("stage")
+    classes = tuple(
+        random_class(numbers, f"c{k}", any_of(numbers, *models)) for k in range(any_of(numbers, 0, 1, 1, 2))
+    )
+    pipelines = tuple(random_pipeline(numbers, f"p{k}", models) for k in range(any_of(numbers, 0, 0, 1, 2)))
+    horizon_s = any_of(numbers, 1e-6, 3e-8, 5e-9, 1e-6 if pipelines else 1.0)
+    routing = {model: random_routing(numbers) for model in models}
+    return Scenario(tuple(servers), classes, pipelines, horizon_s, routing=routing, retries=any_of(numbers, 0, 1, 2))
+
+
+Orders = tuple[int, dict[int, Condition], dict[int, float]]
+"""Time in ps, conditions by replica, slowdowns by replica."""
+
+
+def random_orders(seed: int, replicas: int, horizon_ps: int) -> list[Orders]:
+    """What a control plane might do to `replicas` replicas, sorted by time; some orders come at once."""
+    numbers = np.random.default_rng(seed)
+    conditions: tuple[Condition, ...] = ("ready", "ready", "draining", "gone", "gone")
+    span_ps = min(horizon_ps, any_of(numbers, 10**3, 10**4, 10**5))
+    orders: list[Orders] = []
+    for when_ps in sorted(numbers.integers(0, span_ps + 1, any_of(numbers, 1, 3, 10)).tolist()):
+        chosen = numbers.random((2, replicas)) < 0.4
+        new = {int(r): any_of(numbers, *conditions) for r in np.flatnonzero(chosen[0])}
+        slow = {int(r): any_of(numbers, 1.0, 1.3, 2.5) for r in np.flatnonzero(chosen[1])}
+        orders.append((int(when_ps), new, slow if any_of(numbers, True, False) else {}))
+    return orders

@@ -1,0 +1,465 @@
+"""The simulator's rules in plain Python, one engine step after the other: slow, easy to read, the oracle of the tests.
+
+It is written from the rules that rightslice.simulation states (kernel.py: order within one instant; engine.py: LLM
+replicas; stage.py: processor sharing; users.py: pipelines; routing.py; control.py) and shares no code with them. All
+integers are exact; the only floats are those of processor sharing and of scores, computed in the same order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rightslice.core.rng import generator
+from rightslice.simulation import ClosedPipeline, LlmServer, Routing, Scenario, StageServer
+
+PS = 10**12
+NOT_YET, FAILED, LOST = -1, -2, -3
+
+
+@dataclass(eq=False)
+class Job:
+    """One request at one replica. `cached` tokens are in its cache, `answered` of `answer` have been given."""
+
+    model: str
+    prompt: int
+    answer: int
+    user: User | None = None
+    retries: int = 0
+    cached: int = 0
+    answered: int = 0
+    blocks: int = 0
+    chunk: int = 0
+    decodes: bool = False
+    first_ps: int = NOT_YET
+    finish_ps: int = NOT_YET
+    goal: float = 0.0
+
+    def forget(self) -> None:
+        """Its cache is gone: prompt and answer so far are computed again."""
+        self.cached = self.blocks = 0
+        self.decodes = False
+
+    @property
+    def known(self) -> int:
+        """Tokens in the cache before the next one appears."""
+        return self.prompt + self.answered
+
+
+@dataclass(eq=False)
+class Replica:
+    """What all replicas have in common; `due` is when something ends here."""
+
+    waiting: deque[Job] = field(default_factory=deque)
+    running: list[Job] = field(default_factory=list)
+    due: int | None = None
+    busy_ps: int = 0
+    kv_block_ps: int = 0
+    batch_ps: int = 0
+    peak_blocks: int = 0
+    preemptions: int = 0
+    finished: int = 0
+    condition: str = "ready"
+    slowdown: float = 1.0
+    seen: tuple[int, float] = (0, 0.0)
+
+    def slowed(self, time_ps: int) -> int:
+        return time_ps if self.slowdown == 1.0 else round(time_ps * self.slowdown)
+
+    @property
+    def outstanding(self) -> int:
+        return len(self.waiting) + len(self.running)
+
+    @property
+    def totals(self) -> list[int]:
+        return [self.busy_ps, self.kv_block_ps, self.batch_ps, self.peak_blocks, self.preemptions]
+
+
+@dataclass(eq=False)
+class Engine(Replica):
+    """An LLM engine: vLLM V1, first come first served."""
+
+    server: LlmServer = field(kw_only=True)
+    since: int = 0
+
+    def serves(self, job: Job) -> bool:
+        fits = self.blocks_for(job.prompt + job.answer - 1) <= self.server.kv_blocks
+        return fits and job.prompt + job.answer <= self.server.max_model_len
+
+    def blocks_for(self, tokens: int) -> int:
+        return -(-tokens // self.server.block_size_tokens)
+
+    @property
+    def free(self) -> int:
+        left = self.server.kv_blocks - sum(job.blocks for job in self.running)
+        assert left >= 0, "blocks are never negative"
+        return left
+
+    @property
+    def used(self) -> int:
+        return self.server.kv_blocks - self.free
+
+    def evict_last(self) -> None:
+        victim = self.running.pop()
+        victim.forget()
+        self.waiting.appendleft(victim)
+        self.preemptions += 1
+
+    def serve_running(self, budget: int) -> int:
+        """Tokens of this step for the jobs that run; the budget that is left."""
+        position = 0
+        while position < len(self.running):
+            job = self.running[position]
+            job.chunk = 1 if job.decodes else min(job.known - job.cached, budget)
+            assert 1 <= job.chunk <= budget, "every running job is served"
+            lacking = max(self.blocks_for(job.cached + job.chunk) - job.blocks, 0)
+            while lacking > self.free and job in self.running:
+                self.evict_last()
+            if job in self.running:
+                job.blocks += lacking
+                budget -= job.chunk
+                position += 1
+        return budget
+
+    def admit(self, budget: int) -> None:
+        """Waiting jobs join from the front, each with the blocks of its whole prompt."""
+        while self.waiting and budget and len(self.running) < self.server.max_num_seqs:
+            job = self.waiting[0]
+            if self.blocks_for(job.known) > self.free:
+                break
+            self.running.append(self.waiting.popleft())
+            job.blocks = self.blocks_for(job.known)
+            job.chunk = min(job.known, budget)
+            budget -= job.chunk
+
+    def start(self, now: int) -> None:
+        if self.due is not None:
+            return
+        evictions = self.preemptions
+        budget = self.serve_running(self.server.max_num_batched_tokens)
+        waiting = len(self.waiting)
+        self.admit(budget)
+        assert evictions == self.preemptions or waiting == len(self.waiting), "nobody joins in a step that evicts"
+        if not self.running:
+            assert not self.waiting, "work conserving"
+            return
+        decoding = [job for job in self.running if job.decodes]
+        prefilling = [job for job in self.running if not job.decodes]
+        work = sum(job.chunk * job.cached + job.chunk * (job.chunk + 1) // 2 for job in prefilling)
+        costs = self.server.costs.scaled(self.slowdown)
+        duration = costs.step_time_ps(
+            sum(job.chunk for job in prefilling), work, len(decoding), sum(job.cached + 1 for job in decoding)
+        )
+        self.due = now + duration
+        self.since = now
+        self.peak_blocks = max(self.peak_blocks, self.used)
+
+    def count(self, now: int) -> None:
+        span = now - self.since
+        self.busy_ps += span
+        self.kv_block_ps += span * self.used
+        self.batch_ps += span * len(self.running)
+
+    def end(self, now: int) -> list[Job]:
+        """Hand out the tokens of the step; the jobs that are done, in order of admission."""
+        self.count(now)
+        self.due = None
+        for job in self.running:
+            job.cached += job.chunk
+            if job.cached == job.known:
+                job.answered += 1
+                job.decodes = True
+                job.first_ps = now if job.first_ps == NOT_YET else job.first_ps
+        done = [job for job in self.running if job.answered == job.answer]
+        self.running = [job for job in self.running if job.answered < job.answer]
+        return done
+
+    def stop(self, now: int) -> None:
+        """The step under way comes to nothing."""
+        if self.due is not None:
+            self.count(now)
+        self.due = None
+
+    def slow_down(self, _now: int, factor: float) -> None:
+        self.slowdown = factor
+
+
+@dataclass(eq=False)
+class Stage(Replica):
+    """Processor sharing: n in service progress by 1 / latency[n] per picosecond each."""
+
+    server: StageServer = field(kw_only=True)
+    used: int = 0
+    since: int = 0
+    progress: float = 0.0
+
+    def serves(self, _job: Job) -> bool:
+        return True
+
+    def latency(self, count: int) -> int:
+        return self.slowed(int(self.server.costs.latency_ps[count]))
+
+    def settle(self, now: int) -> None:
+        if self.running:
+            self.progress += float(now - self.since) / self.latency(len(self.running))
+            self.busy_ps += now - self.since
+            self.batch_ps += (now - self.since) * len(self.running)
+        self.since = now
+
+    def end(self, now: int) -> list[Job]:
+        """The jobs whose work ends within half a picosecond."""
+        self.settle(now)
+        self.due = None
+        latency, done = self.latency(len(self.running)), []
+        while self.running and (self.running[0].goal - self.progress) * latency <= 0.5:
+            job = self.running.pop(0)
+            job.first_ps = now
+            done.append(job)
+        return done
+
+    def start(self, now: int) -> None:
+        self.settle(now)
+        if not self.running:
+            self.progress = 0.0
+        elif self.progress > 1.0:
+            for job in self.running:
+                job.goal -= self.progress
+            self.progress = 0.0
+        while self.waiting and len(self.running) < self.server.costs.max_streams:
+            job = self.waiting.popleft()
+            job.goal = self.progress + 1.0
+            self.running.append(job)
+        self.due = None
+        if self.running:
+            rest = (self.running[0].goal - self.progress) * self.latency(len(self.running))
+            self.due = now + round(max(rest, 0.0))
+
+    def stop(self, now: int) -> None:
+        self.settle(now)
+        self.due = None
+
+    def slow_down(self, now: int, factor: float) -> None:
+        self.settle(now)
+        self.slowdown = factor
+
+
+@dataclass(eq=False)
+class User:
+    """One user of a pipeline; `row` is the record of the request under way."""
+
+    number: int
+    pipeline: int
+    due: int | None
+    stage: int = 0
+    row: list[int] = field(default_factory=list)
+
+
+def whole_ps(seconds: float) -> int:
+    return round(seconds * 1e12)
+
+
+class Router:
+    """Chooses among the ready replicas of one model."""
+
+    def __init__(self, model: str, routing: Routing) -> None:
+        self.routing = routing
+        self.turn = 0
+        self.number = int(generator(routing.seed, "router", model).integers(2**62))
+        self.read_ps: int | None = None
+
+    def draw(self, count: int) -> int:
+        self.number = (self.number * 6364136223846793005 + 1442695040888963407) % 2**64
+        return (self.number >> 33) % count
+
+    def choose(self, ready: list[Engine | Stage], now: int) -> Engine | Stage:
+        if self.routing.policy == "round-robin":
+            at = self.turn % len(ready)
+            self.turn = at + 1
+            return ready[at]
+        if self.routing.policy == "two-choices":
+            pair = [ready[self.draw(len(ready))], ready[self.draw(len(ready))]]
+            return min(pair, key=lambda replica: replica.outstanding)
+        if self.routing.policy == "score":
+            if self.read_ps is None or now - self.read_ps >= whole_ps(self.routing.signal_age_s):
+                self.read_ps = now
+                for replica in ready:
+                    blocks = replica.server.kv_blocks if isinstance(replica, Engine) else 0
+                    replica.seen = (len(replica.waiting), replica.used / blocks if blocks else 0.0)
+            return min(ready, key=self.score)
+        return min(ready, key=lambda replica: replica.outstanding)
+
+    def score(self, replica: Engine | Stage) -> float:
+        return self.routing.queue_weight * replica.seen[0] + self.routing.kv_weight * replica.seen[1]
+
+
+class Reference:
+    """Plays a scenario. Results: `jobs` (the open-loop requests, by time), `rows` of pipeline requests, `replicas`."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.horizon_ps = whole_ps(scenario.horizon_s)
+        names = dict.fromkeys(s.model for s in scenario.servers)
+        self.replicas = [
+            self.replica(s) for name in names for s in scenario.servers if s.model == name for _ in range(s.replicas)
+        ]
+        requests = [
+            (int(when), Job(c.model, int(prompt), int(answer)))
+            for c in scenario.classes
+            for when, prompt, answer in zip(
+                c.arrivals.arrival_ps, c.arrivals.input_tokens, c.arrivals.output_tokens, strict=True
+            )
+            if when <= self.horizon_ps
+        ]
+        requests.sort(key=lambda request: request[0])
+        self.jobs = [job for _, job in requests]
+        self.coming = deque(requests)
+        self.users: list[User] = []
+        for p, pipeline in enumerate(scenario.pipelines):
+            for i in range(pipeline.concurrent):
+                start = whole_ps(i * (pipeline.ramp_up_s / pipeline.concurrent))
+                self.users.append(User(len(self.users), p, start if start < self.stop_ps(pipeline) else None))
+        self.started = [0] * len(scenario.pipelines)
+        self.rows: list[list[int]] = []
+        self.longest = max((len(p.stages) for p in scenario.pipelines), default=0)
+        self.touched: dict[int, Engine | Stage] = {}
+        models = dict.fromkeys([r.server.model for r in self.replicas])
+        self.queues: dict[str, deque[Job]] = {model: deque() for model in models}
+        self.routers = {model: Router(model, scenario.routing.get(model, Routing())) for model in models}
+        self.requeued = 0
+
+    def replica(self, server: LlmServer | StageServer) -> Engine | Stage:
+        if isinstance(server, LlmServer):
+            return Engine(server=server)
+        return Stage(server=server)
+
+    def stop_ps(self, pipeline: ClosedPipeline) -> int:
+        return whole_ps(pipeline.ramp_up_s + pipeline.hold_s)
+
+    def ready(self, model: str) -> list[Engine | Stage]:
+        return [r for r in self.replicas if r.server.model == model and r.condition == "ready"]
+
+    def submit(self, job: Job, now: int) -> bool:
+        """To a ready replica, or to the queue of a model that has none; False when it can never be served."""
+        if job.model not in self.queues:
+            return False
+        ready = self.ready(job.model)
+        if not ready:
+            self.queues[job.model].append(job)
+            return True
+        chosen = self.routers[job.model].choose(ready, now)
+        if not chosen.serves(job):
+            return False
+        chosen.waiting.append(job)
+        self.touched[id(chosen)] = chosen
+        return True
+
+    def play(self) -> Reference:
+        self.advance(self.horizon_ps)
+        for replica in self.replicas:
+            replica.stop(self.horizon_ps)
+        return self
+
+    def advance(self, until_ps: int) -> None:
+        while True:
+            entities: list[Engine | Stage | User] = [*self.replicas, *self.users]
+            dues = [e.due for e in entities if e.due is not None] + [when for when, _ in list(self.coming)[:1]]
+            now = min(dues, default=until_ps + 1)
+            if now > until_ps:
+                break
+            while (entity := next((e for e in entities if e.due == now), None)) is not None:
+                self.act(entity, now)
+            while self.coming and self.coming[0][0] == now:
+                _, job = self.coming.popleft()
+                if not self.submit(job, now):
+                    job.finish_ps = FAILED
+            self.start_touched(now)
+
+    def start_touched(self, now: int) -> None:
+        for replica in self.touched.values():
+            replica.start(now)
+        self.touched.clear()
+
+    def control(self, now: int, conditions: Mapping[int, str], slowdowns: Mapping[int, float]) -> None:
+        """Orders at a boundary, after everything else that happens then."""
+        for number, replica in enumerate(self.replicas):
+            if number in slowdowns:
+                replica.slow_down(now, slowdowns[number])
+                self.touched[id(replica)] = replica
+            if number in conditions:
+                replica.condition = conditions[number]
+                if replica.condition == "gone":
+                    self.lose(replica, now)
+        for model, queue in self.queues.items():
+            if any(self.replicas[number].server.model == model for number in conditions):
+                self.routers[model].read_ps = None
+            while queue and self.ready(model):
+                job = queue.popleft()
+                if not self.submit(job, now):
+                    self.give_up(job, FAILED, now)
+        self.start_touched(now)
+
+    def lose(self, replica: Engine | Stage, now: int) -> None:
+        """Its requests go to the front of the queue in their order, or are lost when they have no retry left."""
+        replica.stop(now)
+        jobs = [*replica.running, *replica.waiting]
+        replica.running.clear()
+        replica.waiting.clear()
+        kept = [job for job in jobs if job.retries < self.scenario.retries]
+        for job in jobs:
+            job.forget()
+            if job in kept:
+                job.retries += 1
+            else:
+                self.give_up(job, LOST, now)
+        self.requeued += len(kept)
+        self.queues[replica.server.model].extendleft(reversed(kept))
+
+    def give_up(self, job: Job, outcome: int, now: int) -> None:
+        if job.user is None:
+            job.finish_ps = outcome
+        else:
+            self.end_pass(job.user, outcome, now)
+
+    def act(self, entity: Engine | Stage | User, now: int) -> None:
+        if isinstance(entity, User):
+            pipeline = entity.pipeline
+            entity.due, entity.stage = None, 0
+            entity.row = [pipeline, self.started[pipeline], entity.number, now, *[NOT_YET] * (1 + 3 * self.longest)]
+            self.rows.append(entity.row)
+            self.started[pipeline] += 1
+            self.enter_stage(entity, now)
+            return
+        self.touched[id(entity)] = entity
+        for job in entity.end(now):
+            job.finish_ps = now
+            entity.finished += 1
+            if job.user is not None:
+                self.leave_stage(job.user, job, now)
+
+    def enter_stage(self, user: User, now: int) -> None:
+        pipeline = self.scenario.pipelines[user.pipeline]
+        drawn = pipeline.lengths[user.stage] if pipeline.lengths else None
+        prompt = answer = 1
+        if drawn is not None:
+            sample = user.row[1] % len(drawn.input_tokens)
+            prompt, answer = int(drawn.input_tokens[sample]), int(drawn.output_tokens[sample])
+        user.row[5 + 3 * user.stage] = now
+        if not self.submit(Job(pipeline.stages[user.stage], prompt, answer, user), now):
+            self.end_pass(user, FAILED, now)
+
+    def leave_stage(self, user: User, job: Job, now: int) -> None:
+        user.row[6 + 3 * user.stage] = job.first_ps
+        user.row[7 + 3 * user.stage] = now
+        user.stage += 1
+        if user.stage < len(self.scenario.pipelines[user.pipeline].stages):
+            self.enter_stage(user, now)
+        else:
+            self.end_pass(user, now, now)
+
+    def end_pass(self, user: User, outcome: int, now: int) -> None:
+        pipeline = self.scenario.pipelines[user.pipeline]
+        user.row[4] = outcome
+        again = now + whole_ps(pipeline.think_time_s)
+        hopeless = outcome == FAILED and again == now
+        user.due = None if again >= self.stop_ps(pipeline) or hopeless else again

@@ -1,0 +1,156 @@
+"""Requests per CPU second of the simulator, beside its plain reference and, where installed, a peer on the same input.
+
+The input is W10k: the first 10,000 requests of the Azure 2023 conversation trace (prompts cut to 4,096 tokens), its
+clock stretched twofold, one engine of 128 sequences, 512 tokens a step and 6,500 blocks of 16 tokens. Every step takes
+20 ms, 40 ms more with prompts in it: constants that the peer knows too (`ai-dynamo-runtime`, if it is installed).
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from rightslice.performance.costs import StepCosts
+from rightslice.simulation.inputs import open_requests
+from rightslice.simulation.play import SteppedRun
+from rightslice.simulation.run import simulate
+from rightslice.simulation.scenario import LlmServer, OpenClass, Scenario
+from rightslice.traffic.arrivals import Arrivals
+from rightslice.traffic.traces import read_trace
+
+ROOT = Path(__file__).resolve().parent.parent
+TRACE = ROOT / "tests" / "data" / "traces" / "azure_llm_2023_conv_10000.csv.gz"
+STRETCH = 2.0
+STEP_MS, PREFILL_STEP_MS = 20, 40
+KV_BLOCKS, BLOCK_TOKENS, MAX_SEQS, MAX_TOKENS = 6_500, 16, 128, 512
+REPEATS = 7
+
+
+def w10k(repeats: int = 1) -> Scenario:
+    """The trace, `repeats` times end to end."""
+    trace = read_trace(TRACE)
+    period_s = float(trace.arrival_s[-1]) * STRETCH + 1.0
+    times_s = (np.arange(repeats)[:, None] * period_s + trace.arrival_s[None, :] * STRETCH).ravel()
+    arrivals = Arrivals(
+        np.rint(times_s * 1e12).astype(np.int64),
+        np.zeros(len(times_s), dtype=np.int32),
+        np.tile(np.minimum(trace.input_tokens, 4096), repeats),
+        np.tile(trace.output_tokens, repeats),
+    )
+    none = np.zeros(MAX_TOKENS + 1, dtype=np.int64)
+    costs = StepCosts(none, 0, 0, 0, STEP_MS * 10**9, PREFILL_STEP_MS * 10**9, 0.4, "first-principles")
+    server = LlmServer("bench", "m", 1, costs, KV_BLOCKS, BLOCK_TOKENS, MAX_SEQS, MAX_TOKENS, 8192)
+    return Scenario((server,), (OpenClass("m", "all", arrivals),), (), period_s * repeats + 600.0)
+
+
+def core_per_cpu_s(scenario: Scenario) -> float:
+    """The event loop alone."""
+    requests = open_requests(scenario)
+    best = float("inf")
+    for _ in range(REPEATS + 1):
+        run = SteppedRun(scenario, requests)
+        start = time.process_time()
+        run.finish()
+        best = min(best, time.process_time() - start)
+    return len(requests.arrival_ps) / best
+
+
+def whole_per_cpu_s(scenario: Scenario) -> float:
+    """`simulate`: input arrays, event loop and statistics."""
+    best = float("inf")
+    for _ in range(REPEATS):
+        start = time.process_time()
+        result = simulate(scenario)
+        best = min(best, time.process_time() - start)
+    return result.requests / best
+
+
+def reference_per_cpu_s(scenario: Scenario) -> float:
+    """The plain reference of the tests, on the first 300 requests."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from simulation_reference import Reference  # noqa: PLC0415 - a module of the tests
+
+    arrivals = scenario.classes[0].arrivals
+    first = arrivals.where(np.arange(len(arrivals)) < 300)
+    start = time.process_time()
+    Reference(Scenario(scenario.servers, (OpenClass("m", "all", first),), (), 600.0)).play()
+    return 300 / (time.process_time() - start)
+
+
+def peer_per_cpu_s(scenario: Scenario) -> tuple[float, float] | None:
+    """DynoSim's offline replay of the same requests and step times, and its mean end-to-end time in ms."""
+    try:
+        from dynamo._core import run_mocker_trace_replay  # noqa: PLC0415 - optional
+    except ImportError:
+        return None
+    arrivals = scenario.classes[0].arrivals
+    engine = {
+        "backend": "vllm", "num_gpu_blocks": KV_BLOCKS, "block_size": BLOCK_TOKENS, "max_num_seqs": MAX_SEQS,
+        "max_num_batched_tokens": MAX_TOKENS, "enable_prefix_caching": False, "enable_chunked_prefill": True,
+        "timing_model": {"type": "fixed", "prefill_ms": float(PREFILL_STEP_MS), "decode_ms": float(STEP_MS)},
+    }  # fmt: skip
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+        block = 0
+        columns = (arrivals.arrival_ps // 10**9, arrivals.input_tokens, arrivals.output_tokens)
+        for when_ms, prompt, answer in zip(*(column.tolist() for column in columns), strict=True):
+            ids = list(range(block, block - -prompt // 512))
+            block += len(ids)
+            row = {"timestamp": when_ms, "input_length": prompt, "output_length": answer, "hash_ids": ids}
+            file.write(json.dumps(row) + "\n")
+        file.flush()
+        start = time.process_time()
+        result = run_mocker_trace_replay([file.name], extra_engine_args={"engine": engine}, trace_block_size=512)
+        spent_s = time.process_time() - start
+    return len(arrivals) / spent_s, float(result.summary["mean_e2e_latency_ms"])
+
+
+def million() -> None:
+    """For a child process: simulate a million requests; prints CPU seconds of the loop and the peak memory in MB."""
+    scenario = w10k(100)
+    speed = core_of_one_run(scenario)
+    print(json.dumps([speed, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+
+
+def core_of_one_run(scenario: Scenario) -> float:
+    """Requests per CPU second of one run, compiled code loaded before."""
+    simulate(Scenario((), horizon_s=1.0))
+    requests = open_requests(scenario)
+    run = SteppedRun(scenario, requests)
+    start = time.process_time()
+    run.finish()
+    return len(requests.arrival_ps) / (time.process_time() - start)
+
+
+def measured() -> dict[str, float]:
+    """Every figure; those of an absent peer are left out."""
+    scenario = w10k()
+    found = {
+        "core": core_per_cpu_s(scenario),
+        "simulate": whole_per_cpu_s(scenario),
+        "reference": reference_per_cpu_s(scenario),
+    }
+    e2e_ms = simulate(scenario).per_class[0].e2e_ms
+    if e2e_ms is not None:
+        found["mean_e2e_ms"] = e2e_ms.mean
+    peer = peer_per_cpu_s(scenario)
+    if peer is not None:
+        found["dynosim"], found["dynosim_mean_e2e_ms"] = peer
+    child = [sys.executable, __file__, "--million"]
+    output = subprocess.run(child, check=True, capture_output=True, text=True).stdout  # noqa: S603
+    found["million_core"], found["million_mb"] = json.loads(output)
+    return found
+
+
+if __name__ == "__main__":
+    if "--million" in sys.argv:
+        million()
+    else:
+        for name, value in measured().items():
+            print(f"{name:<22} {value:>14,.0f}")
