@@ -1,7 +1,7 @@
 """The simulator's rules in plain Python, one engine step after the other: slow, easy to read, the oracle of the tests.
 
 It is written from the rules that rightslice.simulation states (kernel.py: order within one instant; engine.py: LLM
-replicas; stage.py: processor sharing; users.py: pipelines; routing.py; control.py) and shares no code with them. All
+replicas; stage.py: processor sharing; users.py: pipelines; routing.py; orders.py) and shares no code with them. All
 integers are exact; the only floats are those of processor sharing and of scores, computed in the same order.
 """
 

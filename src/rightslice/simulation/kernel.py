@@ -4,7 +4,7 @@ ORDER WITHIN ONE INSTANT
   1. steps and services that end, then users that wake up, both by index; a job that ends enters its next stage at
      once, and a user without think time sends at once. 2. open-loop arrivals, by index. 3. Replicas without a step
      under way start one: an arrival at the very end of a step joins the next. Events at the boundary still happen,
-     then orders are carried out (control.py), and replicas that they touch start.
+     then orders are carried out (orders.py), and replicas that they touch start.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Callable
 
 from rightslice.simulation.agenda import reschedule
 from rightslice.simulation.compiling import compiled, compiled_and_cached, source_digest
-from rightslice.simulation.control import carry_out_orders
 from rightslice.simulation.engine import end_run, start_run, stop_run, used_blocks
 from rightslice.simulation.layout import (
     AFTERWARDS,
@@ -38,6 +37,7 @@ from rightslice.simulation.layout import (
     TOUCHED,
     State,
 )
+from rightslice.simulation.orders import carry_out_orders
 from rightslice.simulation.stage import end_services, settle, start_services
 from rightslice.simulation.users import leave_stage, start_pass
 from rightslice.simulation.waiting import submit, touch

@@ -55,7 +55,7 @@ class Played(NamedTuple):
 
 Condition = Literal["absent", "starting", "ready", "draining", "gone"]
 CONDITIONS: Final[tuple[Condition, ...]] = ("absent", "starting", "ready", "draining", "gone")
-"""Only ready replicas take requests; draining ones finish what they have; gone ones have lost it (control.py)."""
+"""Only ready replicas take requests; draining ones finish what they have; gone ones have lost it (orders.py)."""
 
 
 class Observation(NamedTuple):
