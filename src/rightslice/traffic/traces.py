@@ -20,7 +20,7 @@ from rightslice.traffic.recorded import Trace
 from rightslice.traffic.trace_formats import BAILIAN, KNOWN, Role, TraceFormat, json_format, table_format
 from rightslice.traffic.trace_rows import MAX_TIME_S, MAX_TOKENS, Reading, Row, needed, parsed_json, roots
 
-__all__ = ["MAX_TIME_S", "MAX_TOKENS", "Recording", "Trace", "first_line", "read_recording", "read_trace"]
+__all__ = ["MAX_TIME_S", "MAX_TOKENS", "Recording", "Trace", "first_line", "read_recording", "read_trace", "text_lines"]
 
 MAX_FILE_BYTES: Final = 1_000_000_000
 """Largest file, compressed or not."""
@@ -75,6 +75,15 @@ def first_line(path: Path | str) -> str:
         return next((line for _, line in lines), "").rstrip("\r\n")
 
     return _guarded(Path(path), first)
+
+
+def text_lines(path: Path | str, skip: int = 0) -> list[tuple[int, str]]:
+    """(number, line) of all lines that are not blank after the first `skip`, ends cut. Raises as `read_recording`."""
+
+    def all_of(lines: Lines, _: Path) -> list[tuple[int, str]]:
+        return [(number, line.rstrip("\r\n")) for number, line in lines]
+
+    return _guarded(Path(path), all_of)[skip:]
 
 
 def _guarded(path: Path, use: Callable[[Lines, Path], _Result]) -> _Result:

@@ -10,7 +10,7 @@ from cyclopts import App
 
 from rightslice import __version__
 from rightslice.core.errors import BadInputError, Diagnostic
-from rightslice.ui.cli import catalog, documents, plan, size
+from rightslice.ui.cli import catalog, documents, plan, size, trace
 from rightslice.ui.cli.failures import guarded
 from rightslice.ui.cli.output import open_closed_streams, write_text
 
@@ -18,6 +18,7 @@ QUESTIONS: Final = (
     ("Does it fit, on what?", "size"),
     ("What should I deploy, what will it cost?", "plan"),
     ("What hardware, models and engines are known?", "catalog"),
+    ("What is my recorded traffic like?", "trace"),
     ("How do I start a workload file?", "init"),
     ("What may stand in a workload file, in a plan?", "schema"),
 )
@@ -49,6 +50,7 @@ def build() -> App:
     app.command(size.size)
     app.command(plan.plan)
     app.command(catalog.build())
+    app.command(trace.trace)
     app.command(documents.init)
     app.command(documents.schema)
     return app
