@@ -85,10 +85,8 @@ def _drawn(path: Path, changes: Changes) -> _Opened:
     length_s = changes.window_s or DRAWN_S
     trace = drawn(laws, start_s, length_s, generator(changes.seed, "trace", "clients"))
     clients = plural(len({(one.model_class, one.client) for one in laws.windows}), "client")
-    span = format_seconds(length_s)
-    note = (
-        f"Drawn from the laws of {clients} (seed {changes.seed}), {span} from {format_seconds(start_s)} of their clock"
-    )
+    span = f"{format_seconds(length_s)} from {start_s:,.0f} s of their clock"
+    note = f"Drawn from the laws of {clients} (seed {changes.seed}): {span}"
     return trace, "ServeGen client laws", len(laws.windows), {}, (note,)
 
 
