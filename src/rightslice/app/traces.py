@@ -51,7 +51,7 @@ def open_trace(path: Path, changes: Changes) -> tuple[Trace, TraceReport]:
 
     Raises BadInputError for whatever is wrong with the file, options that do not go with it, and when nothing is left.
     """
-    if path.is_dir() or is_client_laws(path):
+    if is_client_laws(path):
         trace, title, rows, skipped, notes = _drawn(path, changes)
     else:
         trace, title, rows, skipped, notes = _read(path, changes)
@@ -108,5 +108,7 @@ def converted(trace: Trace, to: Written, *, packed: bool) -> tuple[bytes, tuple[
         size = trace.prefix.block_tokens if trace.prefix else 0
         message = f"prefix blocks of {size} tokens do not make blocks of {MOONCAKE_BLOCK_TOKENS}"
         raise BadInputError(Diagnostic("RS0502", message, hint="write it with --to csv")) from None
-    lost = left_out(trace, to)
-    return data, (f"Not written, the format has no place for it: {', '.join(lost)}",) if lost else ()
+    notes = [f"Not written, the format has no place for it: {', '.join(lost)}"] if (lost := left_out(trace, to)) else []
+    if to == "mooncake" and trace.prefix is None:
+        notes.append("Written without hash_ids: which prompts begin alike is not known")
+    return data, tuple(notes)

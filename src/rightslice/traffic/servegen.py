@@ -14,9 +14,11 @@ from __future__ import annotations
 import csv
 import json
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +34,9 @@ WINDOW_S: Final = 600.0
 """Length of the last window of a client; others end where the next begins, at most this long."""
 MAX_REQUESTS: Final = 20_000_000
 """Most requests of one draw."""
+
+MAX_LENGTHS_BYTES: Final = 200_000_000
+"""Largest file of length laws of one client."""
 
 _LAWS: Final[Mapping[str, GapLaw]] = {"Gamma": "gamma", "Weibull": "weibull", "Exponential": "gamma"}
 _TABLE: Final = ("model_class", "client", "t_s", "requests_per_s", "pattern", "param1")
@@ -86,16 +91,15 @@ class ClientLaws:
         """The law of the client, else of its class: the last that begins by the window's start."""
         for client in (window.client, ""):
             known = self.lengths.get((window.model_class, client, field), ())
-            begun = [law for start_s, law in known if start_s <= window.start_s]
-            if begun or known:
-                return begun[-1] if begun else known[0][1]
+            if known:
+                return known[max(bisect_right(known, window.start_s, key=itemgetter(0)) - 1, 0)][1]
         return None
 
 
 def is_client_laws(path: Path) -> bool:
     """Whether the path is a folder or a file of ServeGen, by its content."""
     if path.is_dir():
-        return any(_CHUNK.fullmatch(entry.name) for entry in path.iterdir())
+        return bool(_chunks(path))
     head = first_line(path)
     names = [name.strip() for name in head.split(",")]
     return set(_TABLE) <= set(names) or (len(names) == 6 and names[3] in _LAWS)
@@ -106,7 +110,7 @@ def read_client_laws(path: Path, lengths: Path | None = None) -> ClientLaws:
 
     Raises BadInputError with the file and line of the first thing that is wrong.
     """
-    files = sorted(one for one in path.iterdir() if _CHUNK.fullmatch(one.name)) if path.is_dir() else [path]
+    files = _chunks(path) if path.is_dir() else [path]
     windows: list[Window] = []
     laws: dict[tuple[str, str, str], Sequence[tuple[float, LengthLaw]]] = {}
     for file in files:
@@ -117,6 +121,13 @@ def read_client_laws(path: Path, lengths: Path | None = None) -> ClientLaws:
     if not windows:
         raise _bad("RS0405", "no client is active", path)
     return ClientLaws(tuple(windows), laws)
+
+
+def _chunks(folder: Path) -> list[Path]:
+    try:
+        return sorted(entry for entry in folder.iterdir() if _CHUNK.fullmatch(entry.name))
+    except OSError:
+        return []
 
 
 def drawn(laws: ClientLaws, start_s: float, length_s: float, rng: np.random.Generator) -> Trace:
@@ -181,9 +192,10 @@ def _bad(rule: str, message: str, path: Path, line: int = 0, hint: str = "") -> 
 def _windows(path: Path) -> list[Window]:
     """Windows of one file, either form; rows without a law or rate are silent and left out."""
     head = first_line(path)
-    table = set(_TABLE) <= {name.strip() for name in head.split(",")}
+    header = [name.strip() for name in head.split(",")]
+    table = set(_TABLE) <= set(header)
     match = _CHUNK.fullmatch(path.name)
-    names = next(csv.reader([head])) if table else ("t_s", "requests_per_s", "cv", "pattern", "param1", "param2")
+    names = header if table else ["t_s", "requests_per_s", "cv", "pattern", "param1", "param2"]
     given = {"model_class": path.absolute().parent.name, "client": match[1] if match else "0"}
     rows: dict[tuple[str, str], list[tuple[float, float, str, float]]] = defaultdict(list)
     for number, line in text_lines(path, skip=1 if table else 0):
@@ -220,7 +232,7 @@ def _dataset(path: Path) -> dict[tuple[str, str, str], Sequence[tuple[float, Len
     beside = path.with_name(f"chunk-{match[1]}-dataset.json") if match else None
     if beside is None or match is None or not beside.is_file():
         return {}
-    text = "".join(line for _, line in text_lines(beside))
+    text = _text(beside)
     found: dict[str, list[tuple[float, LengthLaw]]] = defaultdict(list)
     try:
         document: dict[str, dict[str, Any]] = json.loads(text)
@@ -234,6 +246,16 @@ def _dataset(path: Path) -> dict[tuple[str, str, str], Sequence[tuple[float, Len
         raise _bad("RS0105", "not a set of length laws", beside, 1, expected) from None
     name = path.absolute().parent.name
     return {(name, match[1], field): laws for field, laws in found.items()}
+
+
+def _text(path: Path) -> str:
+    """The whole file, however long its lines are."""
+    try:
+        if path.stat().st_size > MAX_LENGTHS_BYTES:
+            raise _bad("RS0404", f"more than {MAX_LENGTHS_BYTES / 1e6:.0f} MB of length laws", path)
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _bad("RS0406", f"cannot read: {error}", path) from None
 
 
 def _shares(text: str) -> LengthLaw | None:

@@ -174,7 +174,10 @@ def _rows(texts: Sequence[str], numbers: Sequence[int], parse: Parse, path: Path
 
 
 def _table_reading(head: str, path: Path, number: int) -> tuple[Reading, Parse]:
-    names = [name.strip() for name in _cells([head])[0]]
+    try:
+        names = [name.strip() for name in _cells([head])[0]]
+    except csv.Error:
+        names = [head.strip()]
     found = table_format(names)
     if found is None:
         shown = ",".join(names[:6])[:80]

@@ -85,6 +85,7 @@ def test_requests_are_drawn_from_client_laws(capsysbinary: pytest.CaptureFixture
         capsysbinary, CLIENTS, "--lengths", LENGTHS, "--window", "1min", "--to", "mooncake", "-o", str(target)
     )
     assert "no place for it: model, class" in err
+    assert "Written without hash_ids" in err
     assert target.exists()
 
 
@@ -105,7 +106,7 @@ def test_requests_are_drawn_from_client_laws(capsysbinary: pytest.CaptureFixture
         ((CLIENTS, "--lengths", CLIENTS), "not a table of lengths"),
         ((CLIENTS, "--lengths", LENGTHS, "--start", "9h"), "nobody is active"),
         (("nothing.csv",), "no such file"),
-        ((str(DATA),), "no client"),
+        ((str(DATA),), "not a file"),
     ],
 )
 def test_bad_input_is_refused(
