@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 NONE: Final = -1
 """Code of a request without a label or session."""
 
+_SPARSE: Final = 8
+"""Ids that span more than this many times their number are sorted; others index a table."""
+
 
 @dataclass(frozen=True, slots=True)
 class Labels:
@@ -47,9 +50,8 @@ class PrefixBlocks:
         """Blocks at the head of each prompt that an earlier request had: what a cache without limit would hold."""
         if not len(self.ids):
             return np.zeros(len(self.offsets) - 1, dtype=np.int64)
-        _, first, inverse = np.unique(self.ids, return_index=True, return_inverse=True)
         starts, ends = self.offsets[:-1], self.offsets[1:]
-        new = np.flatnonzero(first[inverse] >= np.repeat(starts, ends - starts))
+        new = np.flatnonzero(first_at(self.ids) >= np.repeat(starts, ends - starts))
         next_new = np.append(new, len(self.ids))[np.searchsorted(new, starts)]
         return np.asarray(np.minimum(next_new, ends) - starts)
 
@@ -94,6 +96,8 @@ class Trace:
 
     def sorted_by_time(self) -> Trace:
         """The same by time, requests of one moment in their order."""
+        if bool((np.diff(self.arrival_s) >= 0.0).all()):
+            return self
         return self.take(np.argsort(self.arrival_s, kind="stable"))
 
 
@@ -106,12 +110,24 @@ def offsets_of(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)))
 
 
+def first_at(ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each entry the position at which its id first occurs."""
+    if not len(ids):
+        return ids.astype(np.int64)
+    low, high = int(ids.min()), int(ids.max())
+    if high - low > _SPARSE * len(ids):
+        _, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
+        return np.asarray(first[inverse])
+    table = np.empty(high - low + 1, dtype=np.int64)
+    table[(ids - low)[::-1]] = np.arange(len(ids) - 1, -1, -1)  # of equal ids the last to be written, the first, stays
+    return np.asarray(table[ids - low])
+
+
 def dense(ids: NDArray[np.int64]) -> NDArray[np.int64]:
     """The ids renumbered 0, 1, 2, … in the order in which they first occur."""
-    _, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), dtype=np.int64)
-    rank[np.argsort(first, kind="stable")] = np.arange(len(first))
-    return rank[inverse]
+    first = first_at(ids)
+    rank = np.cumsum(first == np.arange(len(ids))) - 1
+    return np.asarray(rank[first])
 
 
 def regrouped(prefix: PrefixBlocks, block_tokens: int) -> PrefixBlocks:

@@ -28,7 +28,7 @@ MAX_TIME_S: Final = 1e7
 MAX_CLOCK_S: Final = 1e11
 """Latest time of a clock that starts anywhere."""
 MAX_BLOCKS: Final = 50_000_000
-"""Most prefix blocks of all requests together: 400 MB, as much again while they are numbered."""
+"""Most prefix blocks of all requests together; reading 12 million takes 0.6 GB of memory."""
 
 _BLOCK_SIZES: Final = (16, 32, 64, 128, 256, 512, 1024)
 _TIMESTAMP: Final = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(\.\d{1,9})?(Z|[+-]\d\d:?\d\d)?")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rightslice.core.rng import generator
 from rightslice.traffic.describe import describe, gap_cv, peak_per_s
 from rightslice.traffic.operations import at_rate, merged, sampled, window
-from rightslice.traffic.recorded import NONE, Labels, PrefixBlocks, Trace, dense, offsets_of, regrouped
+from rightslice.traffic.recorded import NONE, Labels, PrefixBlocks, Trace, dense, first_at, offsets_of, regrouped
 from rightslice.traffic.trace_files import left_out, written
 from rightslice.traffic.traces import read_trace
 
@@ -97,6 +97,16 @@ def test_small_blocks_are_joined_to_large_ones() -> None:
     assert regrouped(fine, 16) is fine
     with pytest.raises(ValueError, match="cannot be joined"):
         regrouped(coarse, 16)
+
+
+@given(st.lists(st.one_of(st.integers(-3, 9), st.integers(-(2**62), 2**62)), max_size=40))
+def test_ids_are_numbered_as_they_occur(values: list[int]) -> None:
+    """Narrow and wide ranges of ids, against a dictionary."""
+    known: dict[int, int] = {}
+    expected = [known.setdefault(value, len(known)) for value in values]
+    ids = np.array(values, dtype=np.int64)
+    assert dense(ids).tolist() == expected
+    assert first_at(ids).tolist() == [values.index(value) for value in values]
 
 
 @given(st.floats(0.01, 100.0))
