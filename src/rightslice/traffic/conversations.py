@@ -127,14 +127,20 @@ def shared_blocks(
     offsets = offsets_of(counts)
     request = np.repeat(np.arange(n), counts)
     position = np.arange(offsets[-1]) - offsets[:-1][request]
+    full_blocks = prompt_tokens // block_tokens
     heads = np.zeros(n, dtype=np.int64) if head_tokens is None else head_tokens // block_tokens
     groups = np.zeros(n, dtype=np.int64) if group is None else np.asarray(group, dtype=np.int64)
-    full = position < (prompt_tokens // block_tokens)[request]
-    alone = ~full | (session[request] == NONE)
-    in_head = full & (position < heads[request])
-    sessions_from = int(groups.max(initial=0)) + 1
-    requests_from = sessions_from + int(session.max(initial=NONE)) + 1
-    owner = np.where(
-        in_head, groups[request], np.where(alone, requests_from + request, sessions_from + session[request])
-    )
-    return PrefixBlocks(offsets, dense(owner * (int(counts.max(initial=0)) + 1) + position), block_tokens)
+    longest = np.zeros(int(session.max(initial=NONE)) + 1, dtype=np.int64)
+    np.maximum.at(longest, session[session != NONE], full_blocks[session != NONE])
+    in_head = position < np.minimum(heads, full_blocks)[request]
+    alone = ~in_head & ((position >= full_blocks[request]) | (session == NONE)[request])
+    # ids of groups, of sessions and of lone blocks follow each other without wide gaps
+    widest = int(heads.max(initial=0))
+    sessions_from = widest * (int(groups.max(initial=0)) + 1)
+    alone_from = sessions_from + int(longest.sum())
+    ids = position + np.where(in_head, (groups * widest)[request], 0)
+    begins = sessions_from + offsets_of(longest)
+    in_session = ~in_head & ~alone
+    ids[in_session] += begins[session[request[in_session]]]
+    ids[alone] = alone_from + np.arange(int(alone.sum()))
+    return PrefixBlocks(offsets, dense(ids), block_tokens)
