@@ -5,8 +5,8 @@
 Two numbers are fitted, each the least sum of squared log errors: the switch cost of time-slicing (a property of the
 mechanism) and the share of YOLOS-small's lone time that is bound by the GPU (a property of that model, used nowhere
 else). The checks take the lone profile of each model only. That the embedding server overlaps host and GPU work was
-concluded from its own rows (as fast on 60 SMs as on 132); taken as a serial loop it would come out 14 to 18 % too slow. --write puts the
-fit into catalogue/data/sharing.json.
+concluded from its own rows (as fast on 60 SMs as on 132); taken as a serial loop it would come out 12 to 18 % too slow.
+--write puts the fit into catalogue/data/sharing.json.
 """
 
 from __future__ import annotations
