@@ -221,4 +221,6 @@ def _replayed(trace: Trace, horizon_s: float, per_s: float) -> _Requests:
     period_s = len(trace) / per_s
     rounds = max(1, math.ceil(horizon_s / period_s))
     times = (np.arange(rounds)[:, None] * period_s + (trace.arrival_s - trace.arrival_s[0])[None, :] * stretch).ravel()
-    return _Requests(times, np.tile(trace.input_tokens, rounds), np.tile(trace.output_tokens, rounds))
+    inside = times < horizon_s  # what comes later may not fit 64-bit picoseconds
+    inputs, outputs = np.tile(trace.input_tokens, rounds), np.tile(trace.output_tokens, rounds)
+    return _Requests(times[inside], inputs[inside], outputs[inside])

@@ -10,7 +10,7 @@ from cyclopts import App
 
 from rightslice import __version__
 from rightslice.core.errors import BadInputError, Diagnostic
-from rightslice.ui.cli import catalog, documents, plan, simulate, size
+from rightslice.ui.cli import catalog, documents, plan, simulate, size, trace
 from rightslice.ui.cli.failures import guarded
 from rightslice.ui.cli.output import open_closed_streams, write_text
 
@@ -19,6 +19,7 @@ QUESTIONS: Final = (
     ("What should I deploy, what will it cost?", "plan"),
     ("What would happen if …?", "simulate"),
     ("What hardware, models and engines are known?", "catalog"),
+    ("What is my recorded traffic like?", "trace"),
     ("How do I start a workload file?", "init"),
     ("What may stand in a workload file, in a plan?", "schema"),
 )
@@ -53,6 +54,7 @@ def build() -> App:
     app.command(plan.plan)
     app.command(simulate.simulate)
     app.command(catalog.build())
+    app.command(trace.trace)
     app.command(documents.init)
     app.command(documents.schema)
     return app
