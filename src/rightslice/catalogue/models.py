@@ -69,6 +69,12 @@ def model_exists(source: str) -> bool:
     return source.casefold() in _entries() or (_is_path(source) and _path_exists(source))
 
 
+def hub_id(source: str) -> str:
+    """The hub id that `source` stands for: an id itself, else that of the catalogue name, else `source` as it is."""
+    entry = None if "/" in source else _entries().get(source.casefold())
+    return entry.model if entry else source
+
+
 def resolve_model(source: str) -> Architecture:
     """The architecture of a catalogue name, hub id, alias, folder or configuration file.
 
