@@ -24,8 +24,12 @@ def size_model(source: str, *, accelerator: str | None = None, **asked: Any) -> 
     if unknown := sorted(set(asked) - known):
         raise TypeError(f"unknown argument {unknown[0]}")
     request = SizeRequest(accelerator=accelerator, **asked)
-    seen = (_named(accelerator),) if accelerator else ladder()
-    return size(find_model(source), request, seen)
+    return size(find_model(source), request, asked_about(accelerator))
+
+
+def asked_about(accelerator: str | None) -> tuple[Device, ...]:
+    """The device of that name, or all of the ladder. Raises BadInputError for an unknown one."""
+    return (_named(accelerator),) if accelerator else ladder()
 
 
 def start_up(source: str, accelerator: str | None, engine: str, version: str, arguments: str) -> StartupReport:

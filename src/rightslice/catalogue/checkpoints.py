@@ -32,7 +32,7 @@ def quantised_checkpoints(source: str, architecture: Architecture, dtype: str) -
     wanted = {"fp4", "nvfp4", "mxfp4"} if dtype == "fp4" else {dtype}
     found = []
     for row in document["checkpoints"]:
-        if base not in {name.casefold() for name in row["base"]}:
+        if not base or base not in {name.casefold() for name in row["base"]}:
             continue
         made = resolve_model(row["model"])
         if made.published_dtype in wanted and _shape(made) == _shape(architecture):

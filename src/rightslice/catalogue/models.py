@@ -70,9 +70,11 @@ def model_exists(source: str) -> bool:
 
 
 def hub_id(source: str) -> str:
-    """The hub id that `source` stands for: an id itself, else that of the catalogue name, else `source` as it is."""
-    entry = None if "/" in source else _entries().get(source.casefold())
-    return entry.model if entry else source
+    """The hub id that `source` stands for: an id itself, else that of the catalogue name; empty for a path."""
+    entry = _entries().get(source.casefold())
+    if entry:
+        return source if "/" in source else entry.model
+    return "" if _is_path(source) and _path_exists(source) else source
 
 
 def resolve_model(source: str) -> Architecture:

@@ -97,7 +97,7 @@ def _weight_advice(
         return
     for found in checkpoints:
         size = format_bytes(found.weights_bytes)
-        yield f"use {found.model} ({found.method}, {size}; what it was made from: {found.source}, {found.date})"
+        yield f"use {found.model} ({found.method}, {size}; its base is read from the {found.source}, {found.date})"
     if not checkpoints:
         yield f"the catalogue knows no {dtype} checkpoint of this model"
     if dtype == "fp8" and not architecture.quantisation:
@@ -105,7 +105,8 @@ def _weight_advice(
     if problem := no_recipe(architecture, dtype):
         yield f"no recipe: {problem}"
         return
-    yield f"or make one: rightslice size {quote(source)} --dtype {dtype} -o DIR writes a recipe and the Job that runs it"
+    command = f"rightslice size {quote(source)} --dtype {dtype} -o DIR"
+    yield f"or make one: {command} writes a recipe and the Job that runs it"
     yield "then measure it: the evaluation Job beside them compares it with the original"
 
 

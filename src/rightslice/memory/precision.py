@@ -16,10 +16,13 @@ _SIXTEEN_AND_UP: Final[dict[str, float]] = {"fp32": 0.0, "fp16": 5.3, "bf16": 8.
 _UNIT: Final[dict[str, str]] = {"fp4": "fp4", "nvfp4": "fp4", "mxfp4": "fp4", "fp8": "fp8", "int8": "int8"}
 """Format -> the unit of the accelerator that multiplies in it; INT4 has none and is unpacked."""
 
+_UNIT_SINCE: Final[dict[str, float]] = {"int8": 7.5, "fp8": 8.9, "fp4": 10.0}
+"""Compute capability from which NVIDIA's hardware has the unit: for devices whose rates are not published."""
+
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """native: the device computes in the format. stored: memory is saved, arithmetic is no faster. refused: no start."""
+    """native: the device computes in the format. stored: saves memory, arithmetic is no faster. refused: no start."""
 
     level: Level
     reason: str
@@ -43,7 +46,9 @@ def weight_support(device: Device, dtype: str, engine_name: str = ENGINE, versio
             return Support("refused", f"{told} has no {dtype} weights")
         needed, told = found, f"{told}{assumed} needs"
     if capability < needed:
-        return Support("refused", f"{told} compute capability {needed:g} for {dtype} weights, {name} has {capability:g}")
+        return Support(
+            "refused", f"{told} compute capability {needed:g} for {dtype} weights, {name} has {capability:g}"
+        )
     if dtype in _SIXTEEN_AND_UP or _has_unit(device, dtype):
         return Support("native", f"{name} computes in {dtype}")
     return Support("stored", f"{name} has no {dtype} unit: less memory, no faster arithmetic")
@@ -79,7 +84,10 @@ def _capability(device: Device) -> float | None:
 
 
 def _has_unit(device: Device, dtype: str) -> bool:
-    return device.flops.get(_UNIT.get(dtype, dtype), 0.0) > 0.0
+    unit, capability = _UNIT.get(dtype, dtype), _capability(device)
+    if device.flops or capability is None:
+        return device.flops.get(unit, 0.0) > 0.0
+    return unit in _UNIT_SINCE and capability >= _UNIT_SINCE[unit]
 
 
 def _established(engine_name: str, version: str) -> tuple[EngineFacts, str, str]:

@@ -38,7 +38,7 @@ METHODS: Final[Mapping[str, Method]] = {
     "int4": Method("W4A16", "GPTQModifier", calibrated=True, block=128),
     "nvfp4": Method("NVFP4", "QuantizationModifier", calibrated=True, block=16),
     "fp4": Method("NVFP4", "QuantizationModifier", calibrated=True, block=16),
-    "mxfp4": Method("MXFP4", "QuantizationModifier", calibrated=True, block=32),
+    "mxfp4": Method("MXFP4", "QuantizationModifier", calibrated=False, block=32),
 }
 
 
