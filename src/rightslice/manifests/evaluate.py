@@ -105,7 +105,6 @@ def _run(name: str, served: Served, context_tokens: int) -> Step:
             "pretrained": served.model,
             "tensor_parallel_size": str(served.gpus),
             "max_model_len": str(context_tokens),
-            "gpu_memory_utilization": "0.9",
         }
     command = (
         *("python3", "-m", "lm_eval", "run", "--model", backend),
