@@ -339,8 +339,10 @@ def quantised_source(source: str, architecture: Architecture, dtype: str) -> str
     """How to come by a checkpoint in `dtype`: the catalogue's, else the command that writes its recipe."""
     known = quantised_checkpoints(source, architecture, dtype)
     if known:
-        return " or ".join(f"use source: {found.model}" for found in known)
-    return f"rightslice size {quote(source)} --dtype {dtype} -o DIR writes the recipe; then name the result as source"
+        return " or ".join(f"source: {found.model}" for found in known)
+    return (
+        f"a checkpoint of your own as source: rightslice size {quote(source)} --dtype {dtype} -o DIR writes its recipe"
+    )
 
 
 def _key(model: str, seen: Device, settings: EngineSettings | None, gpus: int) -> str:

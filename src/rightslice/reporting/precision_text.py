@@ -7,7 +7,7 @@ from typing import Final
 from rightslice.memory.advice import FormatReport, PrecisionReport
 from rightslice.reporting.canvas import Canvas, Cell
 
-_LEVELS: Final = (("native", "runs on"), ("stored", "stored only on"), ("refused", "refused on"))
+_LEVELS: Final = ("native", "stored", "refused")
 _MOST_NAMES: Final = 6
 
 
@@ -25,19 +25,19 @@ def precision_part(canvas: Canvas, report: PrecisionReport) -> None:
 def _support(part: FormatReport) -> list[list[Cell]]:
     """A row for each level, with the reason of its first accelerator; the others' differ in the name."""
     rows: list[list[Cell]] = []
-    for level, words in _LEVELS:
+    for level in _LEVELS:
         here = [seen for seen in part.support if seen.level == level]
         if not here:
             continue
         names = ", ".join(seen.accelerator for seen in here[:_MOST_NAMES])
         more = f" and {len(here) - _MOST_NAMES} more" if len(here) > _MOST_NAMES else ""
-        rows.append([words, f"{names}{more}" + (f" ({here[0].reason})" if level != "native" else "")])
+        rows.append([level, f"{names}{more}" + (f" ({here[0].reason})" if level != "native" else "")])
     return rows
 
 
 def _risk(part: FormatReport) -> list[list[Cell]]:
     risk = part.risk
     note = f"; {risk.note}" if risk.note else ""
-    rows: list[list[Cell]] = [["accuracy risk", f"{risk.risk}: {risk.method}{note}"]]
+    rows: list[list[Cell]] = [["risk", f"{risk.risk}: {risk.method}{note}"]]
     rows += [["", f"{figure.text} ({figure.source}, {figure.date})"] for figure in risk.figures]
     return rows

@@ -96,7 +96,7 @@ def test_the_token_comes_from_a_secret_and_pods_get_nothing_else(tmp_path: Path)
 
 def test_the_recipe_of_the_job_is_the_recipe_beside_it(tmp_path: Path) -> None:
     found = written(tmp_path)
-    assert found[0]["data"]["recipe.yaml"] == (tmp_path / "recipe.yaml").read_text()  # type: ignore[index, call-overload]
+    assert found[0]["data"]["recipe.yaml"] == (tmp_path / "recipe.yaml").read_text()
     recipe = yaml.safe_load((tmp_path / "recipe.yaml").read_text())
     stage = {"GPTQModifier": {"ignore": ["re:.*lm_head$"], "scheme": "W4A16", "targets": ["Linear"]}}
     assert recipe == {"quant_stage": {"quant_modifiers": stage}}

@@ -114,16 +114,16 @@ def test_fp8_needs_no_preparation_and_a_quantised_source_no_recipe() -> None:
 
 def test_heads_routers_towers_and_recurrent_mixers_stay_as_published() -> None:
     """Names of linear modules as Transformers 5.17 builds the models."""
+    vl, tower = "model.visual", "model.vision_tower.encoder.layers.0"
     kept = {
-        "Qwen/Qwen3-VL-30B-A3B-Instruct": ("lm_head", "model.visual.blocks.0.attn.qkv", "model.visual.merger.linear_fc1",
-                                           "model.language_model.layers.0.mlp.gate"),
-        "google/gemma-3-27b-it": ("lm_head", "model.vision_tower.encoder.layers.0.mlp.fc1", "model.multi_modal_projector.x"),
-        "meta-llama/Llama-4-Scout-17B-16E-Instruct": ("model.layers.0.feed_forward.router", "vision_model.a.b"),
-        "Qwen/Qwen3-Next-80B-A3B-Instruct": ("model.layers.0.linear_attn.in_proj_qkvz", "model.layers.0.linear_attn.out_proj",
-                                             "model.layers.0.mlp.shared_expert_gate", "model.layers.0.mlp.gate"),
+        "Qwen/Qwen3-VL-30B-A3B-Instruct": ("lm_head", f"{vl}.blocks.0.attn.qkv", f"{vl}.merger.linear_fc1"),
+        "google/gemma-3-27b-it": ("lm_head", f"{tower}.mlp.fc1", "model.multi_modal_projector.linear"),
+        "meta-llama/Llama-4-Scout-17B-16E-Instruct": ("model.layers.0.feed_forward.router", "vision_model.patch"),
+        "Qwen/Qwen3-Next-80B-A3B-Instruct": ("model.layers.0.linear_attn.in_proj_qkvz", "model.layers.0.mlp.gate"),
+        "Qwen/Qwen1.5-MoE-A2.7B-Chat": ("model.layers.0.mlp.shared_expert_gate", "model.layers.0.mlp.gate"),
         "ai21labs/Jamba-v0.1": ("model.layers.0.mamba.x_proj", "model.layers.0.feed_forward.router"),
         "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16": ("model.layers.0.mixer.in_proj", "model.layers.0.mixer.gate"),
-    }  # fmt: skip
+    }
     lowered = (
         "model.layers.0.mlp.gate_proj", "model.layers.0.self_attn.o_proj", "model.layers.0.mlp.experts.3.gate_proj",
         "model.layers.0.feed_forward.shared_expert.gate_proj", "model.layers.0.mixer.q_proj",
@@ -160,16 +160,19 @@ LLAMA_SHAPE = {
     "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 1000,
     "torch_dtype": "bfloat16",
 }  # fmt: skip
+GROUPS = "config_groups"
 ODD: tuple[Any, ...] = (
-    {"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": {"num_bits": 3, "type": "int"}}}},
-    {"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": None}, "h": 7}, "ignore": [1, None, "re:("]},
+    {"quant_method": "compressed-tensors", GROUPS: {"g": {"weights": {"num_bits": 3, "type": "int"}}}},
+    {"quant_method": "compressed-tensors", GROUPS: {"g": {"weights": None}, "h": 7}, "ignore": [1, None, "re:("]},
     {"quant_method": "gptq", "bits": "four", "group_size": -1},
     {"quant_method": "quark", "global_quant_config": {}},
-    {"quant_method": "fp8", "weight_block_size": [0, "x"], "quantized_layers": {"model.layers.0.mlp": {"quant_algo": 3}}},
-    {"quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": None, "model.layers.1.self_attn.q_proj": {"quant_algo": "NVFP4"}}},
+    {"quant_method": "fp8", "weight_block_size": [0, "x"], "quantized_layers": {"mlp": {"quant_algo": 3}}},
+    {"quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": None, "model.layers.1.mlp": {"quant_algo": "NVFP4"}}},
     {"quant_method": ["awq"]},
-    [], "fp8", 0,
-)  # fmt: skip
+    [],
+    "fp8",
+    0,
+)
 
 
 @pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
