@@ -66,5 +66,5 @@ def _table() -> Mapping[tuple[str, str], Risk]:
 
 def _figure(row: Mapping[str, Any], sources: Mapping[str, Mapping[str, str]]) -> Figure:
     source, loss = sources[row["source"]], row["loss_percent"]
-    where = f"{source['title']} ({source['where']})"
-    return Figure(row["text"], where, source["date"], None if loss is None else (loss[0], loss[1]))
+    cited = f"{source['title']}, {source['where']}"
+    return Figure(row["text"], cited, source["date"], None if loss is None else (loss[0], loss[1]))

@@ -106,7 +106,7 @@ def _weight_advice(
         yield f"no recipe: {problem}"
         return
     command = f"rightslice size {quote(source)} --dtype {dtype} -o DIR"
-    yield f"or make one: {command} writes a recipe and the Job that runs it"
+    yield f"{'or ' if checkpoints else ''}make one: {command} writes a recipe and the Job that runs it"
     yield "then measure it: the evaluation Job beside them compares it with the original"
 
 

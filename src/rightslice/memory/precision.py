@@ -35,7 +35,7 @@ def weight_support(device: Device, dtype: str, engine_name: str = ENGINE, versio
         return _of_another_vendor(device, dtype)
     name = device.accelerator.name
     if dtype in _SIXTEEN_AND_UP:
-        needed, told = _SIXTEEN_AND_UP[dtype], f"{dtype} needs"
+        needed, told = _SIXTEEN_AND_UP[dtype], ""
     else:
         facts, version, assumed = _established(engine_name, version)
         told = f"{facts.name} {version}"
@@ -44,11 +44,9 @@ def weight_support(device: Device, dtype: str, engine_name: str = ENGINE, versio
         found = facts.weight_capability(version, dtype)
         if found is None:
             return Support("refused", f"{told} has no {dtype} weights")
-        needed, told = found, f"{told}{assumed} needs"
+        needed, told = found, f" with {told}{assumed}"
     if capability < needed:
-        return Support(
-            "refused", f"{told} compute capability {needed:g} for {dtype} weights, {name} has {capability:g}"
-        )
+        return _short_of(f"{name} cannot run {dtype} weights{told}", needed, capability)
     if dtype in _SIXTEEN_AND_UP or _has_unit(device, dtype):
         return Support("native", f"{name} computes in {dtype}")
     return Support("stored", f"{name} has no {dtype} unit: less memory, no faster arithmetic")
@@ -66,13 +64,17 @@ def kv_support(device: Device, dtype: str, engine_name: str = ENGINE, version: s
         if facts.kv_cache_type(version, dtype) is None:
             return Support("refused", f"{told} has no KV cache in {dtype}")
     except KeyError:
-        told = f"cache types of {told} are not established"
+        told = f"{told} (whose cache types are not established)"
     needed = facts.kv_min_capability.get(dtype, 0.0)
     if capability is not None and capability < needed:
-        return Support("refused", f"{told} needs compute capability {needed:g} for it, {name} has {capability:g}")
+        return _short_of(f"{name} cannot keep a KV cache in {dtype} with {told}", needed, capability)
     if _has_unit(device, dtype):
         return Support("native", f"{name} computes in {dtype}")
     return Support("stored", f"{name} has no {dtype} unit: less memory, attention in 16 bit")
+
+
+def _short_of(what: str, needed: float, capability: float) -> Support:
+    return Support("refused", f"{what}: compute capability {needed:.1f} is needed, it has {capability:.1f}")
 
 
 def _capability(device: Device) -> float | None:

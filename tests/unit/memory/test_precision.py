@@ -64,7 +64,7 @@ def test_kv_cache(name: str, dtype: str, asked: tuple[str, str], level: str) -> 
 
 def test_a_refusal_names_the_version_and_both_capabilities() -> None:
     reason = weight_support(device("T4"), "fp8", "vllm", "0.19.0").reason
-    assert reason == "vllm 0.19.0 needs compute capability 8 for fp8 weights, T4 has 7.5"
+    assert reason == "T4 cannot run fp8 weights with vllm 0.19.0: compute capability 8.0 is needed, it has 7.5"
     assert "sglang" in weight_support(device("T4"), "mxfp4", "sglang").reason
 
 
