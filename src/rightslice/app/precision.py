@@ -15,6 +15,7 @@ from rightslice.core.files import check_folder, write_together
 from rightslice.manifests.evaluate import CONTEXT_TOKENS
 from rightslice.manifests.quantise import Quantisation, quantisation_files
 from rightslice.memory.advice import PrecisionReport, lowered, precision_report
+from rightslice.memory.precision import ENGINE
 from rightslice.memory.recipe import no_recipe, recipe
 from rightslice.memory.sizing import Fit, SizeRequest, size
 
@@ -23,10 +24,15 @@ USUAL: Final = "H100-SXM-80GB"
 
 
 def precision_of(
-    source: str, dtype: str | None, kv_dtype: str | None, accelerator: str | None
+    source: str, formats: tuple[str | None, str | None], accelerator: str | None, engine: str | None, version: str
 ) -> PrecisionReport | None:
-    """What differs from the published precision; None when nothing does. Raises BadInputError for unknown names."""
-    return precision_report(source, find_model(source), dtype, kv_dtype, asked_about(accelerator))
+    """What differs from the published precision; None when nothing does.
+
+    `formats`: of weights and KV cache; `engine` None: vLLM, `version` empty: its newest. Raises BadInputError for
+    unknown names.
+    """
+    devices, asked = asked_about(accelerator), (engine or ENGINE, version)
+    return precision_report(source, find_model(source), formats, devices, asked)
 
 
 def write_quantisation(source: str, dtype: str | None, accelerator: str | None, folder: Path) -> tuple[str, ...]:

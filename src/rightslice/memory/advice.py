@@ -9,7 +9,7 @@ from shlex import quote
 from rightslice.catalogue.accuracy import Risk, kv_risk, weight_risk
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.checkpoints import Checkpoint, quantised_checkpoints
-from rightslice.catalogue.engines import engine
+from rightslice.catalogue.engines import EngineFacts, engine
 from rightslice.catalogue.hardware import Device
 from rightslice.core.engine import DTYPE_BITS
 from rightslice.core.quantities import format_bytes
@@ -53,26 +53,36 @@ def lowered(architecture: Architecture, dtype: str) -> bool:
 
 
 def precision_report(
-    source: str, architecture: Architecture, dtype: str | None, kv_dtype: str | None, devices: Sequence[Device]
+    source: str,
+    architecture: Architecture,
+    formats: tuple[str | None, str | None],
+    devices: Sequence[Device],
+    asked: tuple[str, str] = (ENGINE, ""),
 ) -> PrecisionReport | None:
-    """What differs from the published precision, or None when nothing does. `source`: the model as it was named."""
+    """What differs from the published precision, or None when nothing does.
+
+    `source`: the model as it was named. `formats`: of weights and KV cache, None for the published one. `asked`: engine
+    and version, the newest one when empty.
+    """
+    dtype, kv_dtype = formats
     published = architecture.published_dtype
     published_kv = architecture.kv_dtype_published or "bf16"
     weights = kv = None
     checkpoints: tuple[Checkpoint, ...] = ()
     if dtype and dtype != published:
-        seen = [(device, weight_support(device, dtype)) for device in devices]
+        seen = [(device, weight_support(device, dtype, *asked)) for device in devices]
         weights = FormatReport(dtype, published, _weight_risk(architecture, dtype), _listed(seen))
         if lowered(architecture, dtype):
             checkpoints = quantised_checkpoints(source, architecture, dtype)
     if kv_dtype and kv_dtype != published_kv:
-        seen = [(device, kv_support(device, kv_dtype)) for device in devices]
+        seen = [(device, kv_support(device, kv_dtype, *asked)) for device in devices]
         kv = FormatReport(kv_dtype, published_kv, kv_risk(kv_dtype), _listed(seen))
     if weights is None and kv is None:
         return None
-    facts = engine(ENGINE)
-    advice = (*_weight_advice(source, architecture, weights, checkpoints), *_kv_advice(kv))
-    return PrecisionReport(f"{facts.title} {facts.latest_version}", weights, kv, checkpoints, advice)
+    facts = engine(asked[0])
+    version = asked[1] or facts.latest_version
+    advice = (*_weight_advice(source, architecture, weights, checkpoints), *_kv_advice(kv, facts, version))
+    return PrecisionReport(f"{facts.title} {version}", weights, kv, checkpoints, advice)
 
 
 def _weight_risk(architecture: Architecture, dtype: str) -> Risk:
@@ -110,9 +120,15 @@ def _weight_advice(
     yield "then measure it: the evaluation Job beside them compares it with the original"
 
 
-def _kv_advice(kv: FormatReport | None) -> Iterator[str]:
+def _kv_advice(kv: FormatReport | None, facts: EngineFacts, version: str) -> Iterator[str]:
     if kv is None or kv.dtype in ("bf16", "fp16"):
         return
-    facts = engine(ENGINE)
-    name = facts.kv_cache_type(facts.latest_version, kv.dtype)
+    try:
+        name = facts.kv_cache_type(version, kv.dtype)
+    except KeyError:
+        yield f"how {facts.title} {version} is told to keep its cache in {kv.dtype} is not established"
+        return
+    if name is None:
+        yield f"take another version: {facts.title} {version} has no KV cache in {kv.dtype}"
+        return
     yield f"start the engine with {facts.flags['kv_dtype']} {name}; measure with prompts as long as yours"

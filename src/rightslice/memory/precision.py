@@ -53,7 +53,7 @@ def weight_support(device: Device, dtype: str, engine_name: str = ENGINE, versio
 
 
 def kv_support(device: Device, dtype: str, engine_name: str = ENGINE, version: str = "") -> Support:
-    """Whether `version` of an engine keeps a KV cache in `dtype` on the device."""
+    """Whether `version` of an engine keeps a KV cache in `dtype` on the device; capabilities as `ENGINE` where unknown."""
     name, capability = device.accelerator.name, _capability(device)
     if dtype in _SIXTEEN_AND_UP:
         return Support("native", f"{name} computes in {dtype}")
@@ -65,12 +65,12 @@ def kv_support(device: Device, dtype: str, engine_name: str = ENGINE, version: s
             return Support("refused", f"{told} has no KV cache in {dtype}")
     except KeyError:
         told = f"{told} (whose cache types are not established)"
-    needed = facts.kv_min_capability.get(dtype, 0.0)
+    needed = (facts.kv_min_capability or engine(ENGINE).kv_min_capability).get(dtype, 0.0)
     if capability is not None and capability < needed:
         return _short_of(f"{name} cannot keep a KV cache in {dtype} with {told}", needed, capability)
     if _has_unit(device, dtype):
         return Support("native", f"{name} computes in {dtype}")
-    return Support("stored", f"{name} has no {dtype} unit: less memory, attention in 16 bit")
+    return Support("stored", f"{name} has no {dtype} unit: less memory, attention in 16 bit; not tested")
 
 
 def _short_of(what: str, needed: float, capability: float) -> Support:

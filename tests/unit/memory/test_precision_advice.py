@@ -26,7 +26,7 @@ DEVICES = tuple(device(name) for name in ("T4", "A100-SXM-80GB", "H100-SXM-80GB"
 
 
 def report(source: str, dtype: str | None, kv_dtype: str | None = None) -> PrecisionReport:
-    found = precision_report(source, resolve_model(source), dtype, kv_dtype, DEVICES)
+    found = precision_report(source, resolve_model(source), (dtype, kv_dtype), DEVICES)
     assert found is not None
     return found
 
@@ -95,10 +95,29 @@ def test_advice_goes_from_a_checkpoint_to_a_recipe_to_a_measurement() -> None:
     assert found.weights.risk.risk == "medium"
 
 
+@pytest.mark.parametrize(
+    ("asked", "told", "levels"),
+    [
+        (("vllm", ""), "start the engine with --kv-cache-dtype nvfp4", ["refused"] * 3 + ["native"]),
+        (("vllm", "0.19.0"), "take another version: vLLM 0.19.0", ["refused"] * 4),
+        (("sglang", "0.5.23"), "start the engine with --kv-cache-dtype nvfp4", ["refused"] * 3 + ["native"]),
+        (("tensorrt-llm", ""), "is not established", ["refused"] * 3 + ["native"]),
+    ],
+)
+def test_the_engine_and_version_that_are_asked_about_decide(
+    asked: tuple[str, str], told: str, levels: list[str]
+) -> None:
+    found = precision_report(LLAMA, resolve_model(LLAMA), (None, "fp4"), DEVICES, asked)
+    assert found is not None
+    assert found.kv is not None
+    assert [seen.level for seen in found.kv.support] == levels
+    assert told in found.advice[-1]
+
+
 def test_nothing_to_say_about_what_is_published() -> None:
     llama = resolve_model(LLAMA)
-    assert precision_report(LLAMA, llama, "bf16", "bf16", DEVICES) is None
-    assert precision_report(LLAMA, llama, None, None, DEVICES) is None
+    assert precision_report(LLAMA, llama, ("bf16", "bf16"), DEVICES) is None
+    assert precision_report(LLAMA, llama, (None, None), DEVICES) is None
     raised = report("openai/gpt-oss-20b", "bf16")
     assert raised.weights is not None
     assert raised.weights.risk.risk == "none"
@@ -185,6 +204,6 @@ def test_odd_quantisation_never_breaks_the_advice(odd: Any, tmp_path: Path) -> N
         return
     for dtype in DTYPE_BITS:
         for kv_dtype in get_args(KvDtype):
-            made = precision_report(str(tmp_path), found, dtype, kv_dtype, DEVICES)
+            made = precision_report(str(tmp_path), found, (dtype, kv_dtype), DEVICES)
             if made is not None and made.weights is not None:
                 assert made.advice

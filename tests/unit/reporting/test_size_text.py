@@ -74,7 +74,7 @@ def test_no_accelerator_is_an_answer_with_reasons() -> None:
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_another_precision_names_who_runs_it_its_risk_and_what_to_do(width: int) -> None:
     source = "meta-llama/Llama-3.1-8B-Instruct"
-    precision = precision_report(source, resolve_model(source), "nvfp4", "fp4", ladder())
+    precision = precision_report(source, resolve_model(source), ("nvfp4", "fp4"), ladder())
     text = size_text(REPORT, precision=precision, width=width)
     assert max(cells(line) for line in text.splitlines()) <= width
     flat = " ".join(text.split())

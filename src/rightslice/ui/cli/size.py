@@ -119,7 +119,8 @@ def _precision(model: str, question: Question) -> PrecisionReport | None:
         return None
     from rightslice.app.precision import precision_of  # noqa: PLC0415 - heavy
 
-    return precision_of(model, question.dtype, question.kv_dtype, question.accelerator)
+    formats = question.dtype, question.kv_dtype
+    return precision_of(model, formats, question.accelerator, question.engine, question.engine_version)
 
 
 def _written(model: str, question: Question, output: Path | None) -> tuple[str, ...]:
