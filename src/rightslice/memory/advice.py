@@ -110,13 +110,15 @@ def _weight_advice(
         yield f"use {found.model} ({found.method}, {size}; its base is read from the {found.source}, {found.date})"
     if not checkpoints:
         yield f"the catalogue knows no {dtype} checkpoint of this model"
+    other = "or " if checkpoints else ""
     if dtype == "fp8" and not architecture.quantisation:
-        yield "or let the engine quantise while it loads, as a plan does: nothing to prepare"
+        yield f"{other}let the engine quantise while it loads, as a plan does: nothing to prepare"
+        other = "or "
     if problem := no_recipe(architecture, dtype):
         yield f"no recipe: {problem}"
         return
     command = f"rightslice size {quote(source)} --dtype {dtype} -o DIR"
-    yield f"{'or ' if checkpoints else ''}make one: {command} writes a recipe and the Job that runs it"
+    yield f"{other}make one: {command} writes a recipe and the Job that runs it"
     yield "then measure it: the evaluation Job beside them compares it with the original"
 
 
