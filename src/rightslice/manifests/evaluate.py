@@ -25,9 +25,9 @@ LIMIT: Final = 1000
 BAR: Final = 0.99
 """Share of the original's score to keep: MLPerf Inference's bar of 99 %."""
 CONTEXT_TOKENS: Final = 4096
-"""The longest prompt of the tasks with its examples and answer is below 2,000 tokens."""
+"""Room for a prompt with its examples and the answer: assumed to hold the longest, which was not measured."""
 FILLED: Final = 0.8
-"""Share of a device that the original's weights may take in the evaluation; the rest is for cache and graphs."""
+"""Share of a device that the original's weights may take; the rest is for cache and graphs: an assumption."""
 _COUNTS: Final = (1, 2, 4, 8, 16)
 _SCRIPTS: Final = "/compare"
 EVALUATION_FOLDER: Final = "evaluation"

@@ -53,7 +53,7 @@ def weight_support(device: Device, dtype: str, engine_name: str = ENGINE, versio
 
 
 def kv_support(device: Device, dtype: str, engine_name: str = ENGINE, version: str = "") -> Support:
-    """Whether `version` of an engine keeps a KV cache in `dtype` on the device; unknown needs are taken from `ENGINE`."""
+    """Whether `version` of an engine keeps a KV cache in `dtype` on the device; unknown needs are those of `ENGINE`."""
     name, capability = device.accelerator.name, _capability(device)
     if dtype in _SIXTEEN_AND_UP:
         return Support("native", f"{name} computes in {dtype}")
