@@ -20,7 +20,8 @@ from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 from rightslice.core.plan import Deployment, Memory, Plan, PlannedModel
 from rightslice.core.replay import Replay
 from rightslice.memory.footprint import footprint
-from rightslice.memory.legality import legal_parallelism, precision_support, slice_parallelism
+from rightslice.memory.legality import legal_parallelism, slice_parallelism
+from rightslice.memory.precision import weight_support
 from rightslice.optimization.needs import Need, needs
 from rightslice.optimization.options import Option
 from rightslice.performance.laws import step_costs
@@ -268,8 +269,9 @@ def _memory(deployment: Deployment, need: Need, seen: Device) -> Memory:
     reason = legal_parallelism(architecture, settings) or slice_parallelism(seen, settings)
     if not seen.flops:
         reason = f"the compute rate of {seen.accelerator.name} is not published"
-    if precision_support(seen, settings.weight_dtype) == "refused":
-        reason = f"{seen.accelerator.name} cannot run {settings.weight_dtype} weights"
+    support = weight_support(seen, settings.weight_dtype, settings.engine, settings.version)
+    if support.level == "refused":
+        reason = support.reason
     held = footprint(architecture, seen, settings, typical_tokens=need.typical_tokens)
     if reason or not held.fits:
         message = f"{deployment.id} does not run on {seen.name}: {reason or held.reason}"

@@ -29,8 +29,12 @@ def size_model(
     if unknown := sorted(set(asked) - known):
         raise TypeError(f"unknown argument {unknown[0]}")
     request = SizeRequest(accelerator=accelerator, **asked)
-    seen = (_named(accelerator, device_memory_bytes),) if accelerator else ladder()
-    return size(find_model(source), request, seen)
+    return size(find_model(source), request, asked_about(accelerator, device_memory_bytes))
+
+
+def asked_about(accelerator: str | None, device_memory_bytes: int | None = None) -> tuple[Device, ...]:
+    """The device of that name, or all of the ladder. Raises BadInputError for an unknown one."""
+    return (_named(accelerator, device_memory_bytes),) if accelerator else ladder()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rightslice.app.state import Question
+from rightslice.catalogue.accuracy import weight_risk
 from rightslice.core.engine import DTYPE_BITS
 from rightslice.core.plan import PlanWarning, Request
 from rightslice.core.quantities import format_usd
@@ -112,7 +113,11 @@ def _quality(need: Need, made: Fleet) -> Iterator[PlanWarning]:
     published = need.architecture.published_dtype
     for dtype in sorted({d.engine.settings.weight_dtype for d in made.deployments[need.name] if d.engine.settings}):
         if DTYPE_BITS[dtype] < DTYPE_BITS.get(published, 16):
-            text = f"{dtype} weights instead of the published {published}: a quality decision; evaluate before use"
+            risk = weight_risk(dtype, published).risk
+            text = (
+                f"{dtype} weights instead of the published {published}: a quality decision of {risk} accuracy risk; "
+                "evaluate before use"
+            )
             yield PlanWarning("RS5005", need.name, text)
 
 

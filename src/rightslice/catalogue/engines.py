@@ -99,6 +99,8 @@ class EngineFacts:
     defaults_of: str
     defaults_note: str
     eras: Mapping[str, tuple[Era, ...]]
+    weight_methods: Mapping[str, tuple[str, ...]]
+    kv_min_capability: Mapping[str, float]
 
     @property
     def flags(self) -> Mapping[str, str]:
@@ -167,6 +169,37 @@ class EngineFacts:
         table: Mapping[str, float] = self._fact("min_capability", version)
         return table[method]
 
+    def weight_capability(self, version: str, dtype: str) -> float | None:
+        """Lowest CUDA compute capability on which `version` holds weights in `dtype`; None when it cannot.
+
+        A method that only the following row has may have come in between and counts as known. KeyError when no methods
+        of the engine, or none for `dtype`, are established.
+        """
+        rows = self.eras.get("min_capability", ())
+        now = rows.index(era_of(rows, version))
+        for row in rows[now : now + 2]:
+            table: Mapping[str, float] = row.tiers[0].value
+            known = [table[method] for method in self.weight_methods[dtype] if method in table]
+            if known:
+                return min(known)
+        return None
+
+    def kv_cache_type(self, version: str, dtype: str) -> str | None:
+        """The engine's own name of a KV cache in `dtype` of 8 or 4 bits; None when `version` has none.
+
+        KeyError when the cache types of the engine are not established.
+        """
+        listed = self.kv_dtypes(version)
+        named = [a.values.get(dtype, "") for a in self.argument_table if a.field == "kv_dtype" and a.values]
+        return next((name for name in named if name in listed), None)
+
+    def quantises(self, args: Mapping[str, str]) -> bool:
+        """Whether these arguments make the engine lower the precision of a checkpoint while loading it."""
+        return any(
+            argument.quantise and args.get(argument.flag) in (argument.values or {}).values()
+            for argument in self.argument_table
+        )
+
     def _fact(self, kind: str, version: str) -> Any:
         return era_of(self.eras.get(kind, ()), version).tiers[0].value
 
@@ -214,4 +247,6 @@ def _facts(name: str, row: Mapping[str, Any]) -> EngineFacts:
         defaults_of=row.get("defaults_of", ""),
         defaults_note=row.get("defaults_note", ""),
         eras={kind: eras(rows) for kind, rows in {**row["defaults"], **versioned}.items()},
+        weight_methods={dtype: tuple(methods) for dtype, methods in row.get("weight_methods", {}).items()},
+        kv_min_capability=row.get("kv_min_capability", {}),
     )

@@ -69,6 +69,14 @@ def model_exists(source: str) -> bool:
     return source.casefold() in _entries() or (_is_path(source) and _path_exists(source))
 
 
+def hub_id(source: str) -> str:
+    """The hub id that `source` stands for: an id itself, else that of the catalogue name; empty for a path."""
+    entry = _entries().get(source.casefold())
+    if entry:
+        return source if "/" in source else entry.model
+    return "" if _is_path(source) and _path_exists(source) else source
+
+
 def resolve_model(source: str) -> Architecture:
     """The architecture of a catalogue name, hub id, alias, folder or configuration file.
 

@@ -113,6 +113,18 @@ def deployment(metadata: Metadata, spec: Fields) -> Object:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata.fields(), "spec": filled(spec)}
 
 
+def job(metadata: Metadata, template: Fields) -> Object:
+    """batch/v1 Job of one pod, tried once more where it fails."""
+    spec: Object = {"backoffLimit": 1, "template": dict(template)}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata.fields(), "spec": spec}
+
+
+def persistent_volume_claim(metadata: Metadata, gib: int) -> Object:
+    """v1 PersistentVolumeClaim of the cluster's default storage class, mounted by one node at a time."""
+    spec: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": f"{gib}Gi"}}}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata.fields(), "spec": spec}
+
+
 def leader_worker_set(metadata: Metadata, spec: Fields) -> Object:
     """leaderworkerset.x-k8s.io/v1 LeaderWorkerSet: replicas that are groups of pods on several nodes."""
     return {

@@ -74,7 +74,7 @@ def _pod(unit: Unit, *, worker: bool) -> Object:
             "imagePullSecrets": [{"name": rule.pull_secret}] if rule else None,
             "nodeSelector": node_selector(unit),
             "affinity": _affinity(unit),
-            "tolerations": _tolerations(unit),
+            "tolerations": tolerations(unit),
             "topologySpreadConstraints": _spread(unit),
             "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
             "containers": [_container(unit, worker=worker)],
@@ -109,7 +109,7 @@ def _affinity(unit: Unit) -> Object | None:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
-def _tolerations(unit: Unit) -> list[Json]:
+def tolerations(unit: Unit) -> list[Json]:
     """GPU nodes are tainted on some platforms and by our pool commands on others; AKS adds no toleration by itself."""
     platform = unit.pool.platform
     taints = [*platform.taints, *(platform.spot_taints if unit.pool.pool.purchase.capacity == "spot" else ())]
@@ -232,7 +232,7 @@ def environment(unit: Unit) -> list[Json]:
     if unit.grouped and unit.launch.nodes and unit.launch.nodes.address_variable:
         address: Mapping[str, Json] = {"fieldRef": {"fieldPath": "status.podIP"}}
         listed.append({"name": unit.launch.nodes.address_variable, "valueFrom": address})
-    listed += [_from_secret(key) for key in secret_keys(unit)]
+    listed += [from_secret(key) for key in secret_keys(unit)]
     return listed
 
 
@@ -242,7 +242,8 @@ def secret_keys(unit: Unit) -> tuple[SecretKey, ...]:
     return (*hub, *((unit.rule.key,) if unit.rule else ()))
 
 
-def _from_secret(key: SecretKey) -> Object:
+def from_secret(key: SecretKey) -> Object:
+    """A variable whose value is a key of a secret."""
     reference = filled({"name": key.secret, "key": key.key, "optional": True if key.optional else None})
     return {"name": key.variable, "valueFrom": {"secretKeyRef": reference}}
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from rightslice.core.quantities import format_usd
 from rightslice.core.text import plural
+from rightslice.manifests.evaluate import EVALUATION_FOLDER, evaluations
 from rightslice.manifests.partitions import named_layouts
 from rightslice.manifests.pods import cache_gib, shm_gib, stop
 from rightslice.manifests.prose import plain
@@ -72,6 +73,12 @@ def _files(view: View) -> str:
     ]
     if named_layouts(view):
         lines.append("- `gpu-operator/`: how the GPU Operator cuts the GPUs of each node")
+    if lowered := evaluations(view):
+        names = ", ".join(f"`{plain(name)}`" for name in lowered)
+        lines.append(
+            f"- `{EVALUATION_FOLDER}/`: a Job for {names}, whose weights are lowered while loading. It compares the "
+            "answers with the original's, is not applied with the rest, and needs the GPUs that its note names"
+        )
     if len(view.clusters) > 1:
         folders = ", ".join(f"`{view.folder(cluster)}`" for cluster in view.clusters)
         lines.append(f"- the plan spans several clusters, each with these files in a folder of its own: {folders}")

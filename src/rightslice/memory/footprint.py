@@ -12,14 +12,14 @@ from rightslice.catalogue.hardware import Device
 from rightslice.core.engine import EngineSettings
 from rightslice.core.quantities import format_bytes
 from rightslice.memory.cache import rank_sequence_bytes
-from rightslice.memory.legality import legal_parallelism, precision_support, slice_parallelism
+from rightslice.memory.legality import legal_parallelism, slice_parallelism
 from rightslice.memory.overheads import activation_bytes, engine_memory, overhead_bytes
 from rightslice.memory.weights import lora_bytes, rank_weights_bytes
 
 if TYPE_CHECKING:
     from rightslice.spec.workload import CustomMemory
 
-__all__ = ["Footprint", "custom_footprint", "footprint", "legal_parallelism", "precision_support"]
+__all__ = ["Footprint", "custom_footprint", "footprint", "legal_parallelism"]
 
 _ENCODERS: Final = frozenset({"encoder", "speech-ctc", "vision"})
 _FREE_FRACTION: Final = 0.95

@@ -1,39 +1,15 @@
-"""What an engine refuses before it loads anything: parallel sizes that do not divide, precisions without hardware."""
+"""Parallel sizes that an engine refuses before it loads anything."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, Literal
+from typing import Final
 
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.hardware import WHOLE, Device
 from rightslice.core.engine import EngineSettings
 
 _SIZES: Final = (1, 2, 4, 8, 16)
-_NVIDIA_MINIMUM: Final[dict[str, float]] = {
-    "fp32": 0.0, "fp16": 5.3, "bf16": 8.0, "int8": 7.5, "int4": 7.5, "fp8": 7.5, "fp4": 7.5, "nvfp4": 7.5, "mxfp4": 8.0,
-}  # fmt: skip
-"""Lowest compute capability on which a current engine holds weights so (get_min_capability of the methods in vLLM 0.33;
-bfloat16 from 8.0: the refusal quoted in vllm#1157)."""
-_UNIT: Final[dict[str, str]] = {"fp4": "fp4", "nvfp4": "fp4", "mxfp4": "fp4", "fp8": "fp8", "int8": "int8"}
-"""Format -> the unit of the accelerator that multiplies in it; INT4 has none and is unpacked."""
-
-
-def precision_support(device: Device, dtype: str) -> Literal["native", "emulated", "refused"]:
-    """Whether the device multiplies in `dtype`, only stores weights in it (no speed-up), or cannot run it."""
-    unit = _UNIT.get(dtype, dtype)
-    has_unit = device.flops.get(unit, 0.0) > 0.0
-    try:
-        capability = float(device.accelerator.compute_capability)
-    except ValueError:  # another vendor: only what its units compute
-        if has_unit or dtype in ("bf16", "fp16", "fp32"):
-            return "native"
-        return "emulated" if dtype == "int4" else "refused"
-    if capability < _NVIDIA_MINIMUM.get(dtype, 0.0):
-        return "refused"
-    if dtype in ("bf16", "fp16", "fp32") or has_unit:
-        return "native"
-    return "emulated"
 
 
 def legal_parallelism(architecture: Architecture, settings: EngineSettings) -> str:

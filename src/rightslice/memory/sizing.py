@@ -15,9 +15,10 @@ from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 from rightslice.memory import cache
 from rightslice.memory.footprint import Footprint, footprint
 from rightslice.memory.gke import gke_terms
-from rightslice.memory.legality import legal_parallelism, precision_support
+from rightslice.memory.legality import legal_parallelism
 from rightslice.memory.notes import exact_notes, not_modeled
 from rightslice.memory.overheads import activation_bytes, engine_memory, rotary_bytes
+from rightslice.memory.precision import kv_support, weight_support
 from rightslice.memory.weights import weights_bytes
 
 COUNTS: Final = (1, 2, 4, 8, 16)
@@ -250,9 +251,11 @@ def settings_for(architecture: Architecture, request: SizeRequest, device: Devic
 def _fit(architecture: Architecture, request: SizeRequest, device: Device) -> Fit | Refusal:
     """The fewest of 1, 2, 4, 8, 16 devices that are legal and hold all sequences."""
     dtype = request.dtype or architecture.published_dtype
-    if precision_support(device, dtype) == "refused":
-        half = precision_support(device, "fp16") != "refused" and dtype == "bf16"
+    if weight_support(device, dtype).level == "refused":
+        half = weight_support(device, "fp16").level != "refused" and dtype == "bf16"
         return Refusal(device.name, 1, f"cannot run {dtype} weights" + ("; --dtype fp16 can" if half else ""))
+    if request.kv_dtype and kv_support(device, request.kv_dtype).level == "refused":
+        return Refusal(device.name, 1, f"cannot keep a KV cache in {request.kv_dtype}")
     last = Refusal(device.name, 1, "")
     for count in COUNTS if device.partition == WHOLE else COUNTS[:1]:
         settings = settings_for(architecture, request, device, count)

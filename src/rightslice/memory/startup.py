@@ -18,8 +18,9 @@ from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 from rightslice.core.quantities import QuantityError, format_bytes, parse_count
 from rightslice.memory.cache import rank_sequence_bytes
 from rightslice.memory.footprint import cache_room_bytes
-from rightslice.memory.legality import legal_parallelism, precision_support, slice_parallelism
+from rightslice.memory.legality import legal_parallelism, slice_parallelism
 from rightslice.memory.overheads import activation_bytes, engine_memory, overhead_bytes
+from rightslice.memory.precision import kv_support, weight_support
 from rightslice.memory.weights import lora_bytes, rank_weights_bytes
 
 Verdict = Literal["starts", "does_not_start", "refused", "uncertain"]
@@ -262,10 +263,12 @@ def _refusal(architecture: Architecture, device: Device, settings: EngineSetting
         smaller = [int(s) for s in sizes if int(s) <= settings.tensor_parallel_size]
         return problem, f"--tensor-parallel-size {max(smaller)}" if smaller else "another checkpoint"
     dtype = settings.weight_dtype
-    if precision_support(device, dtype) == "refused" or _too_old(device, settings):
-        fix = "--dtype half" if dtype == "bf16" else "a 16-bit checkpoint"
-        return f"{settings.engine} {settings.version} cannot run {dtype} on {device.accelerator.name}", fix
-    return None
+    asked = settings.engine, settings.version
+    support = weight_support(device, dtype, *asked)
+    if support.level == "refused":
+        return support.reason, "--dtype half" if dtype == "bf16" else "a 16-bit checkpoint"
+    support = kv_support(device, settings.kv_dtype, *asked)
+    return (support.reason, "--kv-cache-dtype auto") if support.level == "refused" else None
 
 
 def _too_long(architecture: Architecture, device: Device, settings: EngineSettings) -> tuple[str, str] | None:
@@ -288,15 +291,6 @@ def _taken(device: Device, settings: EngineSettings, free_bytes: int | None) -> 
     have, asked = format_bytes(free_bytes, binary=True), format_bytes(wanted, binary=True)
     reason = f"{have} free, the engine asks for {settings.memory_fraction:g} x the device = {asked}"
     return reason, f"--gpu-memory-utilization {share:g}"
-
-
-_FP8_WITHOUT_UNIT: Final = "0.5.2"
-"""First version that stores FP8 weights on hardware without FP8 units (vllm#6979); before it they are refused."""
-
-
-def _too_old(device: Device, settings: EngineSettings) -> bool:
-    early = settings.engine == "vllm" and version_key(settings.version) < version_key(_FP8_WITHOUT_UNIT)
-    return early and settings.weight_dtype == "fp8" and precision_support(device, "fp8") != "native"
 
 
 def _room(architecture: Architecture, device: Device, settings: EngineSettings) -> int:

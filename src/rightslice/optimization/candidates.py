@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from shlex import quote
 
 from rightslice.catalogue.accelerators import device
 from rightslice.catalogue.architecture import Architecture
+from rightslice.catalogue.checkpoints import quantised_checkpoints
 from rightslice.catalogue.engines import engine
 from rightslice.catalogue.hardware import SHARED, WHOLE, Device
 from rightslice.catalogue.mig import takes_all_memory
@@ -14,7 +16,8 @@ from rightslice.catalogue.platforms import platforms
 from rightslice.core.engine import DTYPE_BITS, Dtype, EngineSettings, KvDtype
 from rightslice.core.plan import Memory, Rejection
 from rightslice.core.quantities import format_bytes
-from rightslice.memory.footprint import custom_footprint, footprint, legal_parallelism, precision_support
+from rightslice.memory.footprint import custom_footprint, footprint, legal_parallelism
+from rightslice.memory.precision import kv_support, weight_support
 from rightslice.optimization.needs import Need
 from rightslice.optimization.options import Candidates, Option
 from rightslice.performance.laws import step_costs
@@ -280,14 +283,8 @@ def _one(
     """The option, or (rule, reason, relaxation)."""
     if not seen.flops:
         return "RS4011", f"the compute rate of {seen.accelerator.name} is not published", "another accelerator"
-    if precision_support(seen, settings.weight_dtype) == "refused":
-        reason = f"{seen.accelerator.name} cannot run {settings.weight_dtype} weights"
-        return "RS2005", reason, "another precision"
-    if settings.weight_dtype not in (architecture.published_dtype, "fp8", "bf16", "fp16"):
-        reason = (
-            f"the checkpoint is {architecture.published_dtype}; {settings.weight_dtype} needs a checkpoint of its own"
-        )
-        return "RS2005", reason, "name a quantised checkpoint as source"
+    if unsupported := _unsupported(need, architecture, settings, seen):
+        return unsupported
     illegal = legal_parallelism(architecture, settings)
     if illegal:
         return "RS2006", illegal, "another accelerator or tensor parallel size"
@@ -317,6 +314,34 @@ def _one(
         memory=kept,
         costs=costs,
         precision_lowered=lowered,
+    )
+
+
+def _unsupported(
+    need: Need, architecture: Architecture, settings: EngineSettings, seen: Device
+) -> tuple[str, str, str] | None:
+    """Why these formats cannot run on this device or from this checkpoint."""
+    asked = settings.engine, settings.version
+    for support in (
+        weight_support(seen, settings.weight_dtype, *asked),
+        kv_support(seen, settings.kv_dtype, *asked),
+    ):
+        if support.level == "refused":
+            return "RS2005", support.reason, "another precision"
+    dtype = settings.weight_dtype
+    if dtype in (architecture.published_dtype, "fp8", "bf16", "fp16"):
+        return None
+    reason = f"the checkpoint is {architecture.published_dtype}; {dtype} needs a checkpoint of its own"
+    return "RS2005", reason, quantised_source(need.source, architecture, dtype)
+
+
+def quantised_source(source: str, architecture: Architecture, dtype: str) -> str:
+    """How to come by a checkpoint in `dtype`: the catalogue's, else the command that writes its recipe."""
+    known = quantised_checkpoints(source, architecture, dtype)
+    if known:
+        return " or ".join(f"source: {found.model}" for found in known)
+    return (
+        f"a checkpoint of your own as source: rightslice size {quote(source)} --dtype {dtype} -o DIR writes its recipe"
     )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from rightslice.core.quantities import format_bytes
 from rightslice.core.text import plural
+from rightslice.memory.advice import PrecisionReport
 from rightslice.memory.sizing import SizeReport
 from rightslice.memory.startup import StartupReport
 from rightslice.reporting.canvas import Canvas, Cell, Column, Style
+from rightslice.reporting.precision_text import precision_part
 
 _NARROWEST_BAR = 10
 _MOST_REFUSED = 8
@@ -16,13 +18,14 @@ def size_text(
     report: SizeReport,
     verdict: StartupReport | None = None,
     *,
+    precision: PrecisionReport | None = None,
     width: int = 80,
     color: bool = False,
     ascii_only: bool = False,
 ) -> str:
     """Parameters, a bar for each part of the memory, the accelerators that hold it and those that do not, notes.
 
-    `verdict`: what an engine would say at start-up, shown first.
+    `verdict`: what an engine would say at start-up, shown first. `precision`: what differs from the published one.
     """
     canvas = Canvas(Style(width, color, ascii_only))
     active = report.active_parameters
@@ -41,6 +44,8 @@ def size_text(
     canvas.blank()
     _fits(canvas, report)
     _refused(canvas, report)
+    if precision is not None:
+        precision_part(canvas, precision)
     for title, lines in (("Notes", report.notes), ("Not counted", report.not_modeled)):
         if lines:
             canvas.blank()

@@ -257,3 +257,30 @@ def test_size_answers_with_the_report_and_no_is_exit_code_1(capsys: Captured) ->
     assert [fit["accelerator"] for fit in report["fits"]] == ["A100-SXM-80GB"]
     assert main(["size", "meta-llama/Llama-3.1-8B-Instruct", "--sequences", "100000", "--accelerator", "L4"]) == 1
     assert "Fits on none" in capsys.readouterr().out
+
+
+def test_size_of_another_precision_says_what_it_means_and_writes_how_to_get_there(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    asked = ["size", "meta-llama/Llama-3.1-8B-Instruct", "--accelerator", "H100-SXM-80GB"]
+    assert main([*asked, "--json"]) == 0
+    assert "precision" not in json.loads(capsys.readouterr().out)
+    assert main([*asked, "--dtype", "int4", "-o", str(tmp_path / "out"), "--json"]) == 0
+    out, err = capsys.readouterr()
+    precision = json.loads(out)["precision"]
+    assert precision["weights"]["risk"]["risk"] == "medium"
+    assert precision["weights"]["risk"]["figures"][0]["date"] == "2026-05-27"
+    assert [seen["level"] for seen in precision["weights"]["support"]] == ["stored"]
+    assert precision["kv"] is None
+    assert precision["checkpoints"][0]["dtype"] == "int4"
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "README.md", "evaluate.yaml", "quantise.yaml", "recipe.yaml",
+    ]  # fmt: skip
+    assert "recipe.yaml" in err
+    assert main([*asked, "--dtype", "fp8", "--kv-dtype", "fp8"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Precision with vLLM" in shown
+    assert "fp8 KV cache instead of bf16 native H100-SXM-80GB" in shown
+    assert main([*asked, "-o", str(tmp_path / "none")]) == 2
+    assert "RS0502" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()

@@ -21,7 +21,6 @@ from rightslice.memory.footprint import (
     custom_footprint,
     footprint,
     legal_parallelism,
-    precision_support,
 )
 from rightslice.memory.weights import rank_weights_bytes, weights_bytes
 from rightslice.spec.workload import CustomMemory
@@ -170,26 +169,6 @@ def test_legal_parallelism(model: str, changes: dict[str, Any], part: str) -> No
     found = resolve_model(model)
     problem = legal_parallelism(found, settings(found, **changes))
     assert part in problem if part else problem == ""
-
-
-@pytest.mark.parametrize(
-    ("name", "dtype", "support"),
-    [
-        ("H100-SXM-80GB", "fp8", "native"),
-        ("A100-SXM-80GB", "fp8", "emulated"),
-        ("T4", "bf16", "refused"),
-        ("T4", "fp16", "native"),
-        ("B200-SXM-180GB", "nvfp4", "native"),
-        ("H100-SXM-80GB", "nvfp4", "emulated"),
-        ("T4", "mxfp4", "refused"),
-        ("V100-32GB", "fp8", "refused"),
-        ("L4", "int4", "emulated"),
-        ("MI300X", "fp8", "native"),
-        ("MI300X", "nvfp4", "refused"),
-    ],
-)
-def test_precision_support(name: str, dtype: str, support: str) -> None:
-    assert precision_support(device(name), dtype) == support
 
 
 def test_slices_do_not_form_a_group() -> None:

@@ -194,3 +194,16 @@ def test_a_fix_holds_when_it_is_taken(length: int) -> None:
     found = startup(model, l4, version="0.33.0", arguments=f"--max-model-len {length}")
     assert found.verdict in ("refused", "does_not_start")
     assert startup(model, l4, version="0.33.0", arguments=found.fix).verdict != "does_not_start"
+
+
+def test_a_cache_format_that_the_device_or_version_lacks_is_refused_before_anything_loads() -> None:
+    llama = resolve_model("meta-llama/Llama-3.1-8B-Instruct")
+    asked = "--kv-cache-dtype nvfp4 --max-model-len 4096"
+    for name, version, verdict in (
+        ("H100-SXM-80GB", "0.33.0", "refused"),
+        ("B200-SXM-180GB", "0.33.0", "starts"),
+        ("B200-SXM-180GB", "0.32.0", "refused"),
+    ):
+        found = startup(llama, device(name), version=version, arguments=asked)
+        assert found.verdict == verdict
+        assert found.fix == ("--kv-cache-dtype auto" if verdict == "refused" else "")

@@ -90,6 +90,14 @@ def test_lower_precision_is_marked_and_needs_a_checkpoint_below_8_bits() -> None
     assert all(r.code == "RS2005" and "checkpoint" in r.reason for r in refused.rejections)
 
 
+def test_a_precision_that_needs_its_own_checkpoint_names_one_or_the_command_that_makes_it() -> None:
+    (known,) = {r.relaxation for r in found(chat("precision: [int4]")).rejections}
+    assert known.startswith("source: RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w4a16 or source: hugging")
+    (made,) = {r.relaxation for r in found(chat("precision: [nvfp4]")).rejections}
+    assert "--dtype nvfp4 -o DIR" in made
+    assert {r.relaxation for r in found(chat("kv_precision: [fp4]")).rejections} == {"another precision"}
+
+
 def test_only_interruptible_models_run_on_spot() -> None:
     for extra, capacity in (("interruptible: true", "spot"), ("interruptible: false", "on_demand")):
         workload = chat(extra, fleet=", purchase: [on_demand, spot]")

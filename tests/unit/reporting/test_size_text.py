@@ -6,7 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from rightslice.app.sizing import ladder
+from rightslice.catalogue.models import resolve_model
 from rightslice.core.text import cells
+from rightslice.memory.advice import precision_report
 from rightslice.memory.sizing import Fit, Refusal, SizeReport
 from rightslice.reporting.size_text import size_text
 
@@ -66,3 +69,17 @@ def test_no_accelerator_is_an_answer_with_reasons() -> None:
     assert "Fits on none" in text
     assert "and 12 more" in text
     assert text.isascii()
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_another_precision_names_who_runs_it_its_risk_and_what_to_do(width: int) -> None:
+    source = "meta-llama/Llama-3.1-8B-Instruct"
+    precision = precision_report(source, resolve_model(source), ("nvfp4", "fp4"), ladder())
+    text = size_text(REPORT, precision=precision, width=width)
+    assert max(cells(line) for line in text.splitlines()) <= width
+    flat = " ".join(text.split())
+    for fact in ("nvfp4 weights instead of bf16", "native RTX-PRO-4500", "risk medium", "fp4 KV cache"):
+        assert fact in flat
+    assert "refused T4" in flat
+    assert " more" in flat
+    assert "risk" not in size_text(REPORT, width=width)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
@@ -11,9 +13,10 @@ from rightslice.core.engine import Dtype, KvDtype
 from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.core.quantities import QuantityError, parse_bytes
 from rightslice.ui.cli.options import Flag
-from rightslice.ui.cli.output import terminal, write_json, write_text
+from rightslice.ui.cli.output import terminal, write_json, write_note, write_text
 
 if TYPE_CHECKING:
+    from rightslice.memory.advice import PrecisionReport
     from rightslice.memory.sizing import SizeReport
     from rightslice.memory.startup import StartupReport
 
@@ -78,15 +81,25 @@ def _bytes(option: str, text: str | None) -> int | None:
 _DEFAULTS = Question()
 
 
-def size(model: str, /, *, question: Question = _DEFAULTS, json: Flag = False) -> int:
+def size(
+    model: str,
+    /,
+    *,
+    question: Question = _DEFAULTS,
+    output: Annotated[Path | None, Parameter(name=("--output", "-o"), negative=())] = None,
+    json: Flag = False,
+) -> int:
     """The memory a model needs, and the accelerators that hold it. Exit code 1 when none does.
 
-    With --engine it answers as that engine would at start-up: starts, does_not_start, refused or uncertain.
+    With --engine it answers as that engine would at start-up: starts, does_not_start, refused or uncertain. With a
+    --dtype or --kv-dtype that is not the published one it says what runs it, what it costs in accuracy and what to do.
 
     Parameters
     ----------
     model
         A catalogue name, a hub id, a folder or a config.json.
+    output
+        Folder for the recipe that quantises the model to --dtype, and for the Jobs that run and evaluate it.
     json
         Print one JSON document.
     """
@@ -105,13 +118,21 @@ def size(model: str, /, *, question: Question = _DEFAULTS, json: Flag = False) -
         method=question.method,
     )
     verdict = _verdict(model, question)
+    precision = _precision(model, question)
+    written = _written(model, question, output)
     if json:
-        write_json(_document(report, verdict))
+        write_json(_document(report, verdict, precision))
     else:
         from rightslice.reporting.size_text import size_text  # noqa: PLC0415 - rich
 
         seen = terminal()
-        write_text(size_text(report, verdict, width=seen.width, color=seen.color, ascii_only=seen.ascii_only))
+        shown = size_text(
+            report, verdict, precision=precision, width=seen.width, color=seen.color, ascii_only=seen.ascii_only
+        )
+        write_text(shown)
+    if written:
+        names = "   ".join(written)
+        write_note(f"Wrote  {names}   in {output}\nNext   read {quote(str(Path(output or '') / 'README.md'))}")
     if verdict is not None:
         return 0 if verdict.verdict in ("starts", "uncertain") else 1
     return 0 if report.fits else 1
@@ -130,7 +151,26 @@ def _verdict(model: str, question: Question) -> StartupReport | None:
     return start_up(model, Start(*asked, *memories))
 
 
-def _document(report: SizeReport, verdict: StartupReport | None) -> dict[str, object]:
+def _precision(model: str, question: Question) -> PrecisionReport | None:
+    if question.dtype is None and question.kv_dtype is None:
+        return None
+    from rightslice.app.precision import precision_of  # noqa: PLC0415 - heavy
+
+    formats = question.dtype, question.kv_dtype
+    return precision_of(model, formats, question.accelerator, question.engine, question.engine_version)
+
+
+def _written(model: str, question: Question, output: Path | None) -> tuple[str, ...]:
+    if output is None:
+        return ()
+    from rightslice.app.precision import write_quantisation  # noqa: PLC0415 - heavy
+
+    return write_quantisation(model, question.dtype, question.accelerator, output)
+
+
+def _document(
+    report: SizeReport, verdict: StartupReport | None, precision: PrecisionReport | None
+) -> dict[str, object]:
     from rightslice.core.documents import to_jsonable  # noqa: PLC0415 - heavy
 
     document: dict[str, object] = to_jsonable(report)
@@ -139,6 +179,8 @@ def _document(report: SizeReport, verdict: StartupReport | None) -> dict[str, ob
         notes = [*report.notes, *verdict.notes]
         document = {**document, **{k: v for k, v in starting.items() if k != "kv_cache_bytes"}, "notes": notes}
         document["kv_room_bytes"] = verdict.kv_cache_bytes
+    if precision is not None:
+        document["precision"] = to_jsonable(precision)
     return document
 
 
