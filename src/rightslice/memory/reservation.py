@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from rightslice.catalogue.architecture import Architecture, AttentionGroup
 from rightslice.core.engine import EngineSettings
-from rightslice.memory.cache import KV_BYTES
+from rightslice.memory.cache import KV_BYTES, rank_share
 from rightslice.memory.cache_rules import CacheRules, cache_rules
 
 Keeps = Literal["all", "window", "chunk", "state", "encoder"]
@@ -178,7 +178,7 @@ def _kinds(group: AttentionGroup, settings: EngineSettings, rules: CacheRules) -
     if group.kind not in _KEEPS:
         return []
     keeps = _KEEPS[group.kind] if rules.windows or group.kind not in ("sliding", "chunked") else "all"
-    split = min(settings.tensor_parallel_size, max(1, group.kv_heads))
+    split = rank_share(group, settings.tensor_parallel_size)
     block = settings.block_size_tokens
     shape = (group.kind == "mla", group.kv_heads, group.qk_head_dim, group.v_head_dim)
     elements, reach = group.kv_elements_per_token, group.window_tokens if keeps in ("window", "chunk") else 0
@@ -188,7 +188,7 @@ def _kinds(group: AttentionGroup, settings: EngineSettings, rules: CacheRules) -
         reach = max(settings.max_num_batched_tokens, own)
     found = []
     if keeps == "state" and group.state_bytes_per_sequence:
-        state = -(-group.state_bytes_per_sequence // split)
+        state = -(-(group.state_bytes_per_sequence - group.spare_state_bytes_per_sequence) // split)
         states = rules.state_blocks if settings.prefix_caching else 1
         found.append(_Kind("state", shape, group.layers, 0, state, block, 0, states))
     elif elements:
