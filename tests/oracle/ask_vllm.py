@@ -3,11 +3,13 @@
     python ask_vllm.py QUESTIONS.json ANSWERS.json
 
 Each model class is built on the meta device, without weights, and every layer is asked for its cache specification
-(`way: "layers"`). Where the CPU build cannot construct the class the model is listed in `not_built` with the reason.
+(`get_kv_cache_spec`). A model whose class the CPU build cannot construct is listed in `not_built` with the reason.
 Nothing is measured: the room for the cache is part of the question.
 
-What differs from a GPU, and is set here by hand: the attention kernels' smallest block (16 tokens, as FlashAttention's),
-asynchronous scheduling (on), and process groups (stand-ins that only know their size).
+What differs from a GPU, and is set here by hand: the attention kernels' smallest block (16 tokens, as FlashAttention
+has), asynchronous scheduling with the newer model runner (on), sparse attention and expert kernels that the CPU build
+refuses (the dense ones stand in: they keep the same caches), and process groups (stand-ins that only know their size).
+Quantised weights are taken out of the configuration: they do not change the cache.
 """
 
 from __future__ import annotations
@@ -94,27 +96,58 @@ class _Group:
 def _groups(tensor: int, stages: int, stage: int) -> None:
     import vllm.distributed.parallel_state as state
 
-    state._TP, state._PP = _Group(tensor), _Group(stages, stage)  # type: ignore[assignment]
-    state._EP = _Group(tensor)  # type: ignore[assignment]
+    state._TP, state._PP = _Group(tensor), _Group(stages, stage)
+    state._EP = _Group(tensor)
     for name in ("_DP", "_DCP", "_PCP", "_EPLB", "_WORLD", "_ETP"):
         if hasattr(state, name):
             setattr(state, name, _Group(1))
 
 
-def _config(folder: str, tensor: int, stages: int, asked: dict[str, Any]) -> Any:
+def _as_on_a_gpu() -> None:
+    """Refusals of the CPU build that have nothing to do with the size of a cache."""
+    from vllm.model_executor.layers.fused_moe import config as experts
+    from vllm.model_executor.layers.fused_moe import unquantized_fused_moe_method as method
+    from vllm.model_executor.layers.fused_moe.oracle import unquantized
+    from vllm.model_executor.models import registry
+    from vllm.platforms import current_platform
+
+    registry._run_in_subprocess = lambda function: function()  # the finder above holds in this process only
+    platform: Any = type(current_platform)
+    backend_of = platform.get_attn_backend_cls.__func__
+
+    def dense(cls: Any, /, selected: Any, attn_selector_config: Any, **named: Any) -> Any:
+        return backend_of(cls, selected, attn_selector_config=attn_selector_config._replace(use_sparse=False), **named)
+
+    platform.get_attn_backend_cls = classmethod(dense)
+    method.select_unquantized_moe_backend = lambda **_asked: (
+        kind := unquantized.UnquantizedMoeBackend.CPU,
+        (unquantized.backend_to_kernel_cls(kind)[0]),
+    )
+    experts.current_platform = SimpleNamespace(
+        is_cuda_alike=lambda: True,
+        is_xpu=lambda: False,
+        is_cpu=lambda: True,
+        is_cuda=lambda: False,
+        is_rocm=lambda: False,
+    )
+
+
+def _config(folder: str, tensor: int, stages: int, length: int, prefix_caching: bool) -> Any:
+    from vllm.config import VllmConfig
     from vllm.engine.arg_utils import EngineArgs
 
     config = EngineArgs(
         model=folder,
         skip_tokenizer_init=True,
-        max_model_len=asked["max_model_len"],
+        max_model_len=length,
         block_size=_KERNEL_BLOCK,
         dtype="bfloat16",
         enforce_eager=True,
-        enable_prefix_caching=asked["prefix_caching"],
-        limit_mm_per_prompt=asked.get("limits"),
+        enable_prefix_caching=prefix_caching,
     ).create_engine_config()
     config.scheduler_config.async_scheduling = True
+    newer = property(lambda seen: seen.parallel_config.pipeline_parallel_size + 1)
+    VllmConfig.max_concurrent_batches = newer
     parallel = config.parallel_config
     parallel.tensor_parallel_size, parallel.pipeline_parallel_size = tensor, stages
     return config
@@ -153,14 +186,15 @@ def _aligned(config: Any, layers: list[tuple[str, Any]], block: int) -> None:
     type(current_platform).update_block_size_for_backend(config)
 
 
-def _answer(config: Any, stages: list[list[tuple[str, Any]]], asked: dict[str, Any]) -> dict[str, Any]:
+def _answer(config: Any, stages: list[Any], asked: tuple[int, int, int], rooms: list[int]) -> dict[str, Any]:
+    """Block and request bytes of the fullest rank, and what becomes of each room; the first two are the threshold."""
     from vllm.v1.core import kv_cache_utils as utils
 
-    config.model_config.max_model_len = asked["max_model_len"]
-    config.scheduler_config.max_num_batched_tokens = asked["max_num_batched_tokens"]
-    config.scheduler_config.max_num_encoder_input_tokens = asked["max_num_batched_tokens"]
+    length, step, block = asked
+    config.model_config.max_model_len = length
+    config.scheduler_config.max_num_batched_tokens = config.scheduler_config.max_num_encoder_input_tokens = step
     config.cache_config.kv_cache_layout = "LBHNC"
-    _aligned(config, [layer for stage in stages for layer in stage], asked["block_size"])
+    _aligned(config, [layer for stage in stages for layer in stage], block)
     specs = []
     for stage in stages:
         rank = {}
@@ -173,16 +207,16 @@ def _answer(config: Any, stages: list[list[tuple[str, Any]]], asked: dict[str, A
     projected = [utils._project_kv_cache_groups_to_worker(groups, rank) for rank in specs]
     need = max(utils._max_memory_usage_bytes_from_groups(config, rank) for rank in projected)
     block_bytes = max(utils._pool_bytes_per_block(config, rank) for rank in projected)
-    rooms = [need + block_bytes - 1, need + block_bytes, *asked["rooms"]]
+    least = [need + block_bytes - 1, need + block_bytes]
     return {
-        "max_model_len": asked["max_model_len"],
-        "max_num_batched_tokens": asked["max_num_batched_tokens"],
-        "block_size": asked["block_size"],
+        "max_model_len": length,
+        "max_num_batched_tokens": step,
+        "block_size": block,
         "in_flight_tokens": config.max_in_flight_tokens,
-        "groups": [[type(g.kv_cache_spec).__name__, len(g.layer_names), g.kv_cache_spec.block_size] for g in groups],
+        "groups": [[len(g.layer_names), g.kv_cache_spec.block_size] for g in groups],
         "block_bytes": block_bytes,
         "bytes_per_request": need,
-        "rooms": [_room(config, specs, room) for room in rooms],
+        "rooms": [_room(config, specs, room) for room in (*least, *rooms)],
     }
 
 
@@ -217,34 +251,36 @@ def _model(question: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
             raw["text_config"].pop(key, None)
     (folder / "config.json").write_text(json.dumps(raw))
     answers = []
-    for tensor, stages in question["parallel"]:
-        first = question["settings"][0]
-        config = _config(str(folder), tensor, stages, first)
+    for tensor, stages, prefix_caching in question["engines"]:
+        config = _config(str(folder), tensor, stages, question["lengths"][0], prefix_caching)
         built = []
         for stage in range(stages):
             _groups(tensor, stages, stage)
-            config.parallel_config.rank = stage * tensor
             built.append(_layers(config))
         # the platform looks layers up again, in the last stage's context: give it all of them
         config.compilation_config.static_forward_context.update({n: x for stage in built for n, x in stage})
-        for asked in question["settings"]:
-            answers.append({"tensor": tensor, "stages": stages, **_answer(config, built, asked)})
+        for asked in zip(question["lengths"], question["steps"], question["blocks"], strict=True):
+            engine = {"tensor": tensor, "stages": stages, "prefix_caching": prefix_caching}
+            answers.append(engine | _answer(config, built, asked, question["rooms"]))
     return answers
+
+
+def _reason(error: Exception, folder: str) -> str:
+    words = str(error).replace(folder, "").split()
+    return f"{type(error).__name__}: {' '.join(words)[:160]}"
 
 
 def main(questions: str, answers: str) -> None:
     found: dict[str, Any] = {"vllm": _prepare(), "models": {}, "not_built": {}}
-    from vllm.model_executor.models import registry
-
-    registry._run_in_subprocess = lambda function: function()  # the finder above holds in this process only
+    _as_on_a_gpu()
     for name, question in json.loads(Path(questions).read_text()).items():
         with tempfile.TemporaryDirectory() as folder:
             try:
-                found["models"][name] = {"way": "layers", "answers": _model(question, Path(folder))}
+                found["models"][name] = _model(question, Path(folder))
             except Exception as error:  # every reason is reported, none skipped silently
                 if os.environ.get("ORACLE_RAISE"):
                     raise
-                found["not_built"][name] = f"{type(error).__name__}: {str(error).strip().splitlines()[-1][:300]}"
+                found["not_built"][name] = _reason(error, folder)
         print(name, found["not_built"].get(name, "ok"), file=sys.stderr, flush=True)
     Path(answers).write_text(json.dumps(found))
 

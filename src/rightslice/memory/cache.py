@@ -57,7 +57,8 @@ def rank_sequence_bytes(architecture: Architecture, tokens: int, settings: Engin
     """Cache of one sequence on the fullest rank.
 
     KV heads divide by min(tensor parallel size, KV heads) and repeat beyond; the latent of multi-head latent attention
-    has one head and repeats on every rank; states divide by their heads, by channels without. Stages of a pipeline hold ceil(layers / p).
+    has one head and repeats on every rank; states divide by their heads, by channels without. Stages of a pipeline hold
+    ceil(layers / p).
     """
     element = KV_BYTES[settings.kv_dtype]
     whole = sum(

@@ -26,6 +26,7 @@ class CacheRules:
     check: Literal["layers", "groups"]
     log: Literal["", "blocks", "concurrency"]
     state_blocks: int
+    checkpoint_blocks: int
 
 
 @cache

@@ -39,7 +39,8 @@ class LayerGroup:
     """Layers that share a block table, on one rank. `layers` are of the whole model.
 
     `block_bytes`: one block of all its layers on the fullest stage; `page_bytes`: of one layer. `reach_tokens`: window,
-    chunk, or tokens of an encoder. A block of a `state` group is one state; `states` of them are kept.
+    chunk, or tokens of an encoder. A block of a `state` group is one state, of the whole sequence unless prefixes are
+    cached; `states` of them are kept.
     """
 
     keeps: Keeps
@@ -97,10 +98,16 @@ class CachePlan:
             return self.blocks_per_request(tokens) * self.block_bytes
         return self._unpadded(tokens)
 
+    @property
+    def held_back_bytes(self) -> int:
+        """Bytes of the blocks that the start-up check leaves out."""
+        return self.rules.held_back_blocks * self.block_bytes if self.shared else 0
+
     def least_room_bytes(self, tokens: int) -> int:
         """The smallest room in which the engine starts with that longest length."""
-        held = self.rules.held_back_blocks * self.block_bytes if self.shared else 0
-        return held + (self._unpadded(tokens) if self.rules.check == "layers" else self.bytes_per_request(tokens))
+        return self.held_back_bytes + (
+            self._unpadded(tokens) if self.rules.check == "layers" else self.bytes_per_request(tokens)
+        )
 
     def _unpadded(self, tokens: int) -> int:
         return sum(g.blocks(tokens, self.in_flight_tokens) * g.block_bytes for g in self.groups)
@@ -189,8 +196,10 @@ def _kinds(group: AttentionGroup, settings: EngineSettings, rules: CacheRules) -
     found = []
     if keeps == "state" and group.state_bytes_per_sequence:
         state = -(-(group.state_bytes_per_sequence - group.spare_state_bytes_per_sequence) // split)
-        states = rules.state_blocks if settings.prefix_caching else 1
-        found.append(_Kind("state", shape, group.layers, 0, state, block, 0, states))
+        cached = settings.prefix_caching and rules.state_blocks > 1
+        more = rules.checkpoint_blocks if group.kind == "mamba" and group.kv_heads > 1 else 0  # one head: Mamba-1
+        states, span = (rules.state_blocks + more, block) if cached else (1, settings.max_model_len)
+        found.append(_Kind("state", shape, group.layers, 0, state, span, 0, states))
     elif elements:
         each = math.ceil(elements * KV_BYTES[settings.kv_dtype] / split)
         found.append(_Kind(keeps, shape, group.layers, each, each * block, block, reach, 1))
@@ -224,9 +233,14 @@ def _beside_states(kinds: list[_Kind], settings: EngineSettings) -> list[_Kind]:
     step = max(least, settings.block_size_tokens)
     block = step * -(-max(s.page_bytes for s in states) // (step * attention.token_bytes))
     page = block * attention.token_bytes
-    return [
-        replace(k, block_tokens=block, page_bytes=page if k.keeps == "state" else block * k.token_bytes) for k in kinds
-    ]
+    found = []
+    for kind in kinds:
+        if kind.keeps != "state":
+            found.append(replace(kind, block_tokens=block, page_bytes=block * kind.token_bytes))
+        else:
+            span = block if kind.states > 1 else kind.block_tokens  # a cached state belongs to a block of attention
+            found.append(replace(kind, block_tokens=span, page_bytes=page))
+    return found
 
 
 def _unified(kinds: list[_Kind]) -> list[_Kind]:
@@ -280,9 +294,7 @@ def _levelled(kinds: list[_Kind], rules: CacheRules, stages: int) -> tuple[Layer
             layers = (kind.layers - i + count - 1) // count
             held = -(-layers // stages) * kind.page_bytes
             found.append(
-                LayerGroup(
-                    kind.keeps, layers, kind.block_tokens, kind.page_bytes, held, kind.reach_tokens, kind.states
-                )
+                LayerGroup(kind.keeps, layers, kind.block_tokens, kind.page_bytes, held, kind.reach_tokens, kind.states)
             )
     return tuple(found)
 

@@ -257,3 +257,12 @@ def test_size_answers_with_the_report_and_no_is_exit_code_1(capsys: Captured) ->
     assert [fit["accelerator"] for fit in report["fits"]] == ["A100-SXM-80GB"]
     assert main(["size", "meta-llama/Llama-3.1-8B-Instruct", "--sequences", "100000", "--accelerator", "L4"]) == 1
     assert "Fits on none" in capsys.readouterr().out
+
+
+def test_size_gives_the_three_answers_about_the_cache_of_an_engine(capsys: Captured) -> None:
+    asked = ["size", "gemma-3-27b-it", "--accelerator", "A100-SXM-80GB", "--engine", "vllm", "--json"]
+    assert main([*asked, "--engine-args=--max-model-len 32768"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["kv_tokens"] > report["logged_kv_tokens"] > 32_768
+    assert report["logged_kv_tokens"] == int(report["logged_max_concurrency"] * 32_768)
+    assert report["kv_bytes_reserved_per_sequence"] == report["kv_bytes_needed"] > report["kv_bytes_per_sequence"]
