@@ -11,8 +11,6 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from engine_cache import ANSWERS, disagreements, questions, updating
 
 ASK = Path(__file__).parent / "ask_vllm.py"
@@ -34,7 +32,3 @@ def test_the_engine_gives_the_answers_that_are_written_down(tmp_path: Path) -> N
     assert sorted(found["not_built"]) == sorted(written["not_built"])
     assert found["models"] == written["models"]
     assert not list(disagreements(found))
-
-
-if __name__ == "__main__":
-    pytest.main([__file__])
