@@ -30,7 +30,7 @@ demo: setup
 test: setup
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-## make oracle  vLLM itself (CPU build, 3 GB, 10 minutes), asked about the KV cache of every shipped model
+## make oracle  vLLM itself (CPU build, 3 GB, several minutes), asked about the KV cache of every shipped model
 oracle: setup .venv-oracle/.ready
 	@RIGHTSLICE_ORACLE_PYTHON=.venv-oracle/bin/python $(BIN)/python -m pytest -q -s tests/oracle/engine_cache_oracle.py
 
