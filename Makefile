@@ -5,7 +5,7 @@ STAMP  := .venv/.ready
 export PYTHONDONTWRITEBYTECODE :=
 export UV_NO_PROGRESS := 1
 
-.PHONY: help setup demo test check format bench docs lock clean
+.PHONY: help setup demo test oracle check format bench docs lock clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -29,6 +29,15 @@ demo: setup
 ## make test    every test; what needs an absent Debian package is skipped by name with the install command
 test: setup
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+## make oracle  vLLM itself (CPU build, 3 GB, several minutes), asked about the KV cache of every shipped model
+oracle: setup .venv-oracle/.ready
+	@RIGHTSLICE_ORACLE_PYTHON=.venv-oracle/bin/python $(BIN)/python -m pytest -q -s tests/oracle/engine_cache_oracle.py
+
+.venv-oracle/.ready: tests/oracle/requirements.txt
+	@test -x .venv-oracle/bin/python || $(PYTHON) -m venv .venv-oracle
+	@.venv-oracle/bin/python -m pip install --quiet --disable-pip-version-check -r tests/oracle/requirements.txt
+	@touch $@
 
 ## make check   format, lint, types, layers, house rules
 check: setup
@@ -63,4 +72,4 @@ lock: setup
 	    --python-version 3.11 --output-file requirements-setup.lock
 
 clean:
-	@rm -rf build .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf build .venv .venv-oracle .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -20,7 +20,7 @@ FIGURES = {
 
 @pytest.mark.parametrize("report", REPORTS, ids=[report["id"] for report in REPORTS])
 def test_the_engine_said_so(report: dict[str, Any], tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    source = report.get("model")
+    source: str = report.get("model", "")
     if "config" in report:
         source = str(tmp_path / "config.json")
         Path(source).write_text(json.dumps(report["config"]))

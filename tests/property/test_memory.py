@@ -17,6 +17,7 @@ from rightslice.core.engine import EngineSettings
 from rightslice.core.errors import BadInputError
 from rightslice.memory.cache import rank_sequence_bytes, sequence_bytes
 from rightslice.memory.footprint import footprint, legal_parallelism
+from rightslice.memory.reservation import cache_plan
 from rightslice.memory.sizing import SizeRequest, size
 from rightslice.memory.weights import rank_weights_bytes, weights_bytes
 
@@ -95,6 +96,57 @@ def test_cache_shards_hold_the_whole(model: Architecture, length: int, tensor: i
         tensor * stages * rank_sequence_bytes(model, length, chosen)
         >= sequence_bytes(model, length, "bf16") * 0.999_999
     )
+
+
+versions = st.sampled_from(("0.9.2", "0.11.2", "0.15.1", "0.21.0", "0.26.0", "0.32.0"))
+
+
+@given(models, tokens, st.sampled_from(SIZES), versions, st.sampled_from((16, 32, 64)), st.sampled_from((2048, 8192)))
+def test_an_engine_never_reserves_less_than_the_architecture_keeps(
+    model: Architecture, length: int, tensor: int, version: str, block: int, step: int
+) -> None:
+    """Apart from indexer keys, which engines keep in eight bit, and the spare column of a convolution state."""
+    lean = tuple(replace(g, indexer_elements_per_token=0) for g in model.attention)
+    spare = sum(g.layers * g.spare_state_bytes_per_sequence for g in lean)
+    bare = replace(model, attention=lean)
+    chosen = EngineSettings(
+        version=version, tensor_parallel_size=tensor, block_size_tokens=block, max_num_batched_tokens=step
+    )
+    plan = cache_plan(bare, chosen)
+    kept = rank_sequence_bytes(bare, length, chosen) - spare
+    assert min(plan.bytes_per_request(length), plan.least_room_bytes(length)) >= kept * 0.999_999
+
+
+@given(models, tokens, tokens, versions)
+def test_a_reservation_grows_with_the_context(model: Architecture, one: int, other: int, version: str) -> None:
+    plan = cache_plan(model, EngineSettings(version=version))
+    short, long = sorted((one, other))
+    assert plan.bytes_per_request(short) <= plan.bytes_per_request(long)
+    assert plan.least_room_bytes(short) <= plan.least_room_bytes(long)
+    room = plan.least_room_bytes(short)
+    assert plan.longest_tokens(room, long) >= min(short, long)
+    assert plan.concurrency(room, short) >= plan.concurrency(room, long)
+
+
+@given(models, tokens, st.integers(512, 16_384), st.integers(512, 16_384), versions)
+def test_a_reservation_grows_with_the_tokens_in_flight(
+    model: Architecture, length: int, one: int, other: int, version: str
+) -> None:
+    small, large = (
+        cache_plan(model, EngineSettings(version=version, max_num_batched_tokens=step)).bytes_per_request(length)
+        for step in sorted((one, other))
+    )
+    assert small <= large
+
+
+@given(models, tokens, st.integers(1 << 20, 1 << 40), st.integers(2, 64), versions)
+def test_more_sequences_need_more_room(model: Architecture, length: int, room: int, times: int, version: str) -> None:
+    plan = cache_plan(model, EngineSettings(version=version))
+    held, more = plan.concurrency(room, length), plan.concurrency(room * times, length)
+    assert held <= more
+    if plan.pool_blocks(room):
+        assert int(held) * plan.bytes_per_request(length) <= room
+        assert plan.logged_tokens(room, length) <= plan.logged_tokens(room * times, length)
 
 
 @given(models, st.sampled_from(sorted(accelerators())), st.sampled_from(SIZES), st.integers(16, 100_000))

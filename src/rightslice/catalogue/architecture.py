@@ -16,7 +16,9 @@ class AttentionGroup:
 
     `cross` counts elements per token of the encoder's input (image or text), not of the answer.
     `kv_elements_per_token` is 0 for layers that share another layer's cache or keep none; `state_bytes_per_sequence`
-    is constant per sequence and layer (recurrent, convolution or cross-attention state).
+    is constant per sequence and layer (recurrent, convolution or cross-attention state), of which
+    `spare_state_bytes_per_sequence` are one column of the convolution: engines keep the columns before a token,
+    Transformers the token's own as well.
     """
 
     kind: AttentionKind
@@ -29,6 +31,7 @@ class AttentionGroup:
     window_tokens: int = 0
     indexer_elements_per_token: int = 0
     state_bytes_per_sequence: int = 0
+    spare_state_bytes_per_sequence: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,16 +57,23 @@ def rank_sequence_bytes(architecture: Architecture, tokens: int, settings: Engin
     """Cache of one sequence on the fullest rank.
 
     KV heads divide by min(tensor parallel size, KV heads) and repeat beyond; the latent of multi-head latent attention
-    has one head and repeats on every rank; states divide by their heads. Stages of a pipeline hold ceil(layers / p).
+    has one head and repeats on every rank; states divide by their heads, by channels without. Stages of a pipeline hold
+    ceil(layers / p).
     """
     element = KV_BYTES[settings.kv_dtype]
     whole = sum(
-        g.layers * _group_bytes(g, tokens, element) / min(settings.tensor_parallel_size, max(1, g.kv_heads))
+        g.layers * _group_bytes(g, tokens, element) / rank_share(g, settings.tensor_parallel_size)
         for g in architecture.attention
     )
     stages = settings.pipeline_parallel_size
     count = max(1, architecture.layers)
     return whole * -(-count // stages) / count
+
+
+def rank_share(group: AttentionGroup, tensor: int) -> int:
+    """Parts into which `tensor` ranks divide the cache of one layer."""
+    heads = group.kv_heads * (group.qk_head_dim if group.kind == "mamba" else 1)
+    return min(tensor, max(1, heads))
 
 
 def _group_bytes(group: AttentionGroup, tokens: int, element: float) -> float:

@@ -14,6 +14,7 @@ from rightslice.core.quantities import format_bytes
 from rightslice.memory.cache import rank_sequence_bytes
 from rightslice.memory.legality import legal_parallelism, slice_parallelism
 from rightslice.memory.overheads import activation_bytes, engine_memory, overhead_bytes
+from rightslice.memory.reservation import cache_plan
 from rightslice.memory.weights import lora_bytes, rank_weights_bytes
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ _FREE_FRACTION: Final = 0.95
 @dataclass(frozen=True, slots=True)
 class Footprint:
     """Bytes are per device. `kv_cache_bytes`: left for the cache. `kv_tokens`, `kv_blocks` and `max_sequences` are of
-    the whole replica at the typical length. `headroom_share`: what is left after one sequence of the longest allowed
-    length, as a share of the device; negative when it does not fit.
+    the whole replica at the typical length: what is sustained. `kv_bytes_least`: what the engine asks for before it
+    starts. `headroom_share`: what that leaves, as a share of the device; negative when it does not fit.
     """
 
     device_bytes: int
@@ -45,6 +46,7 @@ class Footprint:
     fits: bool
     reason: str
     headroom_share: float
+    kv_bytes_least: int = 0
 
 
 def cache_room_bytes(
@@ -79,7 +81,8 @@ def footprint(
 ) -> Footprint:
     """Memory of one replica of `architecture` on devices of one kind.
 
-    It fits when the cache holds one sequence of `max_model_len` tokens: engines refuse to start otherwise.
+    It fits when the engine can reserve one sequence of `max_model_len` tokens in its own blocks, padding and tokens in
+    flight included: it refuses to start otherwise.
     """
     weights = rank_weights_bytes(architecture, settings) + lora_bytes(architecture, settings)
     activations = activation_bytes(architecture, settings)
@@ -87,7 +90,7 @@ def footprint(
     room = cache_room_bytes(device.memory_bytes, settings, weights, activations, overheads)
     typical = max(1, min(typical_tokens, settings.max_model_len))
     sequence = rank_sequence_bytes(architecture, _in_blocks(typical, settings), settings)
-    longest = rank_sequence_bytes(architecture, _in_blocks(settings.max_model_len, settings), settings)
+    longest = cache_plan(architecture, settings).least_room_bytes(settings.max_model_len)
     illegal = slice_parallelism(device, settings) or legal_parallelism(architecture, settings)
     kept = Footprint(
         device_bytes=device.memory_bytes,
@@ -102,6 +105,7 @@ def footprint(
         fits=False,
         reason=illegal or _refusal(room, longest, device, kept_bytes=(weights, activations, overheads)),
         headroom_share=(room - longest) / device.memory_bytes,
+        kv_bytes_least=longest,
     )
     if kept.reason:
         return kept
@@ -123,7 +127,7 @@ def _in_blocks(tokens: int, settings: EngineSettings) -> int:
     return -(-tokens // settings.block_size_tokens) * settings.block_size_tokens
 
 
-def _refusal(room: int, longest: float, device: Device, *, kept_bytes: tuple[int, int, int]) -> str:
+def _refusal(room: int, longest: int, device: Device, *, kept_bytes: tuple[int, int, int]) -> str:
     if room >= longest and room >= 0:
         return ""
     weights, activations, overheads = (format_bytes(part, binary=True) for part in kept_bytes)
@@ -132,7 +136,7 @@ def _refusal(room: int, longest: float, device: Device, *, kept_bytes: tuple[int
     if room <= 0:
         return f"{parts} leave nothing of {have} for the cache"
     need, left = format_bytes(longest, binary=True), format_bytes(room, binary=True)
-    return f"{parts} leave {left} of {have}; one sequence of the longest length needs {need}"
+    return f"{parts} leave {left} of {have}; the engine reserves {need} for one sequence of the longest length"
 
 
 def custom_footprint(memory: CustomMemory, device: Device, gpus: int) -> Footprint:

@@ -105,12 +105,9 @@ def _head_width(architecture: Architecture, terms: GkeTerms, all_long: float) ->
 def not_modeled(architecture: Architecture) -> tuple[str, ...]:
     """What the numbers leave out."""
     found = [
-        "fragmentation and padding of cache blocks (a few percent where layers keep different amounts)",
         "prompt log-probabilities and other requests that keep extra tensors",
         "draft models and multi-token-prediction layers",
     ]
     if architecture.vision_parameters:
         found.append("activations and cached outputs of the vision or audio encoder")
-    if any(g.kind in ("sliding", "chunked") for g in architecture.attention):
-        found.append("tokens that an engine keeps beyond the window while a prompt is being read")
     return tuple(found)

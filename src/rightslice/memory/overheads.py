@@ -13,6 +13,8 @@ from rightslice.catalogue.versions import version_key
 from rightslice.core.engine import EngineSettings
 
 GIB: Final = 1 << 30
+UNSURE_BYTES: Final = GIB // 2
+"""Margins below this decide nothing: the constants of `engine_memory.json` were within 0.4 GiB of the logs at hand."""
 _ACTIVATION_BYTES: Final = 2
 _HIDDEN_COPIES: Final = 3
 """Residual, normed input and block output are alive at the peak."""
@@ -33,7 +35,6 @@ class EngineMemory:
     graphs_bytes: int
     graphs_inside: bool
     logit_bytes: float
-    windows: bool
     assumed: bool
 
 
@@ -54,7 +55,6 @@ def engine_memory(engine: str, version: str) -> EngineMemory:
         graphs_bytes=round(row["graphs_gib"] * GIB),
         graphs_inside=bool(row["graphs_inside"]),
         logit_bytes=float(row["logit_bytes"]),
-        windows=bool(row["windows"]),
         assumed=engine not in table or bool(row.get("assumed")),
     )
 

@@ -17,8 +17,9 @@ from rightslice.memory.footprint import Footprint, footprint
 from rightslice.memory.gke import gke_terms
 from rightslice.memory.legality import legal_parallelism
 from rightslice.memory.notes import exact_notes, not_modeled
-from rightslice.memory.overheads import activation_bytes, engine_memory, rotary_bytes
+from rightslice.memory.overheads import UNSURE_BYTES, activation_bytes, engine_memory, rotary_bytes
 from rightslice.memory.precision import kv_support, weight_support
+from rightslice.memory.reservation import cache_plan
 from rightslice.memory.weights import weights_bytes
 
 COUNTS: Final = (1, 2, 4, 8, 16)
@@ -47,11 +48,17 @@ class SizeRequest:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The fewest devices that hold the model with all sequences, and how many sequences they hold at most."""
+    """The fewest devices that hold the model with all sequences, and how many sequences they hold at most.
+
+    `margin_bytes`: left on each device beyond what is asked. `verdict`: just fits when that is within the error of the
+    engine's constants, so that it may not start.
+    """
 
     accelerator: str
     count: int
     max_sequences: int
+    verdict: Literal["fits", "just fits"] = "fits"
+    margin_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,11 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class SizeReport:
-    """Bytes of the whole model. `kv_cache_bytes`: all sequences at the asked length, window and state included."""
+    """Bytes of the whole model. `kv_cache_bytes`: all sequences at the asked length, window and state included.
+
+    `kv_bytes_per_sequence` is one of them, `kv_bytes_reserved_per_sequence` what the newest vLLM sets aside for it on
+    one device with `kv_in_flight_tokens` tokens in flight; 0 by the formula of the GKE guide.
+    """
 
     model: str
     parameters: int
@@ -90,6 +101,9 @@ class SizeReport:
     dtype: str
     kv_dtype: str
     source: str
+    kv_bytes_per_sequence: int = 0
+    kv_bytes_reserved_per_sequence: int = 0
+    kv_in_flight_tokens: int = 0
 
 
 def size(architecture: Architecture, request: SizeRequest, devices: Sequence[Device] = ()) -> SizeReport:
@@ -146,6 +160,8 @@ def _exact(architecture: Architecture, request: SizeRequest) -> SizeReport:
         max_model_len=request.tokens,
     )
     activations = activation_bytes(architecture, step)
+    engine_step = replace(step, kv_dtype=kv_dtype, max_num_batched_tokens=_STEP_TOKENS)  # type: ignore[arg-type]
+    plan = cache_plan(architecture, engine_step)
     constants = engine_memory(_ENGINE, "")
     overhead = constants.context_bytes + constants.graphs_bytes + rotary_bytes(architecture)
     report = SizeReport(
@@ -172,6 +188,9 @@ def _exact(architecture: Architecture, request: SizeRequest) -> SizeReport:
         dtype=request.dtype or architecture.published_dtype,
         kv_dtype=kv_dtype,
         source=architecture.source,
+        kv_bytes_per_sequence=math.ceil(kept / request.sequences),
+        kv_bytes_reserved_per_sequence=plan.bytes_per_request(request.tokens),
+        kv_in_flight_tokens=plan.in_flight_tokens or 0,
     )
     terms = gke_terms(
         architecture,
@@ -227,6 +246,9 @@ def _gke(architecture: Architecture, request: SizeRequest) -> SizeReport:
         total_bytes=terms.total_bytes,
         notes=notes,
         method="gke",
+        kv_bytes_per_sequence=0,
+        kv_bytes_reserved_per_sequence=0,
+        kv_in_flight_tokens=0,
     )
 
 
@@ -264,7 +286,10 @@ def _fit(architecture: Architecture, request: SizeRequest, device: Device) -> Fi
             continue
         held = footprint(architecture, device, settings, typical_tokens=request.tokens)
         if held.fits and held.max_sequences >= request.sequences:
-            return Fit(device.name, count, held.max_sequences)
+            wanted = max(held.kv_bytes_least, request.sequences * held.kv_bytes_per_sequence)
+            margin = held.kv_cache_bytes - wanted
+            sure = margin >= UNSURE_BYTES
+            return Fit(device.name, count, held.max_sequences, "fits" if sure else "just fits", margin)
         total = weights_bytes(architecture, dtype)
         last = Refusal(device.name, count, _reason(held, device, count, request.sequences, total))
     return last
@@ -286,6 +311,6 @@ def _gke_fit(architecture: Architecture, request: SizeRequest, device: Device) -
     for count in counts:
         room = count * device.memory_bytes - fixed
         if room >= each * request.sequences:
-            return Fit(device.name, count, room // max(1, each))
+            return Fit(device.name, count, room // max(1, each), margin_bytes=room - each * request.sequences)
     need, have = fixed + each * request.sequences, counts[-1] * device.memory_bytes
     return Refusal(device.name, counts[-1], f"needs {need / 1e9:.1f} GB, {counts[-1]} have {have / 1e9:.1f} GB")

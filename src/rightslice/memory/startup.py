@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from rightslice.catalogue.architecture import Architecture, AttentionGroup
+from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.engines import EngineFacts, engine
 from rightslice.catalogue.hardware import Device
 from rightslice.catalogue.versions import version_key
@@ -19,14 +19,12 @@ from rightslice.core.quantities import QuantityError, format_bytes, parse_count
 from rightslice.memory.cache import rank_sequence_bytes
 from rightslice.memory.footprint import cache_room_bytes
 from rightslice.memory.legality import legal_parallelism, slice_parallelism
-from rightslice.memory.overheads import activation_bytes, engine_memory, overhead_bytes
+from rightslice.memory.overheads import UNSURE_BYTES, activation_bytes, engine_memory, overhead_bytes
 from rightslice.memory.precision import kv_support, weight_support
+from rightslice.memory.reservation import CachePlan, cache_plan
 from rightslice.memory.weights import lora_bytes, rank_weights_bytes
 
 Verdict = Literal["starts", "does_not_start", "refused", "uncertain"]
-GIB: Final = 1 << 30
-_UNSURE_BYTES: Final = GIB // 2
-"""Margins below this decide nothing: the constants of `engine_memory.json` were within 0.4 GiB of the logs at hand."""
 _WIDTHS: Final[dict[str, str]] = {
     "bfloat16": "bf16", "half": "fp16", "float16": "fp16", "float": "fp32", "float32": "fp32", "fp8": "fp8",
 }  # fmt: skip
@@ -63,13 +61,21 @@ _SWITCHES: Final[dict[str, tuple[str, bool]]] = {
     "--enable-prefix-caching": ("prefix_caching", True),
     "--no-enable-prefix-caching": ("prefix_caching", False),
 }
+_LEAST_STEP: Final = 512
+"""Prompt tokens of one step below which lowering them further costs more than it saves: an assumption."""
 _LONG_CHUNKED: Final = 32_768
 """Before 0.8.0 chunked prefill switches itself on above this context."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartupReport:
-    """`kv_tokens`: tokens the cache holds at the longest length; `max_model_len_that_fits`: 0 when nothing fits."""
+    """`kv_tokens`: tokens the cache holds at the longest length, by the bytes that the engine version really keeps for
+    them, padding and tokens in flight apart; `max_model_len_that_fits`: 0 when nothing fits.
+
+    Bytes are of one rank. `kv_bytes_needed`: what the engine asks for at the longest length before it starts, which is
+    `kv_bytes_reserved_per_sequence` where it counts in blocks of its pool. `logged_kv_tokens` and
+    `logged_max_concurrency`: what its log line says, 0 where none is known.
+    """
 
     verdict: Verdict
     reason: str
@@ -80,6 +86,9 @@ class StartupReport:
     fix: str
     not_considered: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    kv_bytes_reserved_per_sequence: int = 0
+    logged_kv_tokens: int = 0
+    logged_max_concurrency: float = 0.0
 
 
 def startup(
@@ -105,29 +114,36 @@ def startup(
         return StartupReport("refused", too_long[0], 0, 0, 0, 0, too_long[1], others)
     if taken := _taken(device, settings, free_bytes):
         return StartupReport("does_not_start", taken[0], 0, 0, 0, 0, taken[1], others)
-    seen = _as_cached(architecture, settings)
-    room = _room(architecture, device, settings)
-    need = math.ceil(rank_sequence_bytes(seen, settings.max_model_len, settings))
-    longest = _longest(architecture, seen, device, settings)
+    room, plan = _room(architecture, device, settings), cache_plan(architecture, settings)
+    length = settings.max_model_len
+    need, reserved = plan.least_room_bytes(length), plan.bytes_per_request(length)
+    kept = rank_sequence_bytes(architecture, length, settings) if plan.rules.windows else reserved
+    longest = _longest(architecture, device, settings)
     verdict: Verdict = "starts" if room >= need else "does_not_start"
-    if abs(room - need) < _UNSURE_BYTES and need > 0:
+    if abs(room - need) < UNSURE_BYTES and need > 0:
         verdict = "uncertain"
+    logged = plan.logged_tokens(room, length)
     return StartupReport(
         verdict=verdict,
         reason=_reason(room, need, settings),
-        kv_tokens=max(0, math.floor(room / need * settings.max_model_len)) if need > 0 else 0,
+        kv_tokens=max(0, math.floor(room / kept * length)) if kept > 0 else 0,
         kv_cache_bytes=max(0, room),
-        kv_bytes_needed=need,
+        kv_bytes_needed=need - plan.held_back_bytes,
         max_model_len_that_fits=longest,
         fix=_fix(verdict, longest, architecture, device, settings),
         not_considered=others,
-        notes=_notes(architecture, settings),
+        notes=_notes(architecture, settings, plan),
+        kv_bytes_reserved_per_sequence=reserved,
+        logged_kv_tokens=logged,
+        logged_max_concurrency=plan.concurrency(room, length) if logged else 0.0,
     )
 
 
-def _notes(architecture: Architecture, settings: EngineSettings) -> tuple[str, ...]:
+def _notes(architecture: Architecture, settings: EngineSettings, plan: CachePlan) -> tuple[str, ...]:
     """What the verdict rests on beside the architecture."""
     found = [f"approximated: {text}" for text in architecture.approximations]
+    if plan.groups and not plan.shared:
+        found.append(f"how {settings.engine} divides the cache of this model is not known: layers are counted apart")
     if engine_memory(settings.engine, settings.version).assumed:
         found.append(f"context, graphs and sampler of {settings.engine} are assumed: no start-up log was at hand")
     return tuple(found)
@@ -277,7 +293,7 @@ def _too_long(architecture: Architecture, device: Device, settings: EngineSettin
     if limit is None or settings.max_model_len <= limit:
         return None
     tried = replace(settings, max_model_len=limit)
-    fitting = _longest(architecture, _as_cached(architecture, tried), device, tried)
+    fitting = _longest(architecture, device, tried)
     reason = f"--max-model-len {settings.max_model_len} exceeds the model's {limit}"
     return reason, f"--max-model-len {min(limit, fitting) or limit}"
 
@@ -300,26 +316,20 @@ def _room(architecture: Architecture, device: Device, settings: EngineSettings) 
     return cache_room_bytes(device.memory_bytes, settings, weights, activations, overheads)
 
 
-def _as_cached(architecture: Architecture, settings: EngineSettings) -> Architecture:
-    """What the engine version keeps: before windows had caches of their own, every layer kept every token."""
-    if engine_memory(settings.engine, settings.version).windows:
-        return architecture
-    return replace(architecture, attention=tuple(_unwindowed(g) for g in architecture.attention))
+def _fits(architecture: Architecture, device: Device, settings: EngineSettings, margin_bytes: int = 0) -> bool:
+    """Whether the engine finds room for one sequence of the longest length, with a margin."""
+    need = cache_plan(architecture, settings).least_room_bytes(settings.max_model_len)
+    return _room(architecture, device, settings) >= need + margin_bytes
 
 
-def _unwindowed(group: AttentionGroup) -> AttentionGroup:
-    return replace(group, kind="full", window_tokens=0) if group.kind in ("sliding", "chunked") else group
-
-
-def _longest(architecture: Architecture, seen: Architecture, device: Device, settings: EngineSettings) -> int:
+def _longest(architecture: Architecture, device: Device, settings: EngineSettings) -> int:
     """The longest context, in whole blocks, whose cache fits; longer ones also need more activations at times."""
     block = settings.block_size_tokens
     high = max(1, (architecture.context_max or settings.max_model_len) // block)
     low = 0
     while low < high:
         middle = (low + high + 1) // 2
-        tried = replace(settings, max_model_len=middle * block)
-        fits = _room(architecture, device, tried) >= rank_sequence_bytes(seen, middle * block, tried)
+        fits = _fits(architecture, device, replace(settings, max_model_len=middle * block))
         low, high = (middle, high) if fits else (low, middle - 1)
     return low * block
 
@@ -334,15 +344,33 @@ def _reason(room: int, need: int, settings: EngineSettings) -> str:
 def _fix(verdict: Verdict, longest: int, architecture: Architecture, device: Device, settings: EngineSettings) -> str:
     if verdict == "starts":
         return ""
+    if step := _smaller_step(architecture, device, settings):
+        return f"--max-num-batched-tokens {step}"
     if longest >= settings.block_size_tokens and longest < settings.max_model_len:
         return f"--max-model-len {longest}"
     for size in _doubled(settings.tensor_parallel_size):
         tried = replace(settings, tensor_parallel_size=size)
-        if not legal_parallelism(architecture, tried) and not slice_parallelism(device, tried):
-            need = rank_sequence_bytes(architecture, settings.max_model_len, tried)
-            if _room(architecture, device, tried) >= need:
-                return f"--tensor-parallel-size {size}"
+        if legal_parallelism(architecture, tried) or slice_parallelism(device, tried):
+            continue
+        if _fits(architecture, device, tried):
+            return f"--tensor-parallel-size {size}"
     return "" if longest >= settings.max_model_len else "a smaller model, a lower precision or a larger device"
+
+
+def _smaller_step(architecture: Architecture, device: Device, settings: EngineSettings) -> int:
+    """The most tokens of one step with which the asked context starts; 0 when none does or windows keep none of them.
+
+    Windows keep the tokens in flight beside themselves, so that a smaller step costs no context.
+    """
+    plan = cache_plan(architecture, settings)
+    if not settings.chunked_prefill or plan.in_flight_tokens is None:
+        return 0
+    step = settings.max_num_batched_tokens // 2 if any(g.keeps in ("window", "chunk") for g in plan.groups) else 0
+    while step >= max(_LEAST_STEP, settings.max_num_seqs):
+        if _fits(architecture, device, replace(settings, max_num_batched_tokens=step), UNSURE_BYTES):
+            return step
+        step //= 2
+    return 0
 
 
 def _doubled(size: int) -> Sequence[int]:

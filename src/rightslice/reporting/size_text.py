@@ -12,6 +12,8 @@ from rightslice.reporting.precision_text import precision_part
 
 _NARROWEST_BAR = 10
 _MOST_REFUSED = 8
+_ROUNDING = 0.05
+"""Whole blocks add up to this share to short sequences."""
 
 
 def size_text(
@@ -41,8 +43,10 @@ def size_text(
         _start_up(canvas, verdict)
         canvas.blank()
     _parts(canvas, report)
+    _reserved(canvas, report)
     canvas.blank()
     _fits(canvas, report)
+    _just_fits(canvas, report)
     _refused(canvas, report)
     if precision is not None:
         precision_part(canvas, precision)
@@ -65,6 +69,7 @@ def _start_up(canvas: Canvas, verdict: StartupReport) -> None:
     rows: list[list[Cell]] = []
     if verdict.kv_tokens:
         rows.append(["KV cache", f"{verdict.kv_tokens:,} tokens"])
+    rows += _as_logged(verdict)
     if verdict.max_model_len_that_fits:
         rows.append(["longest context", f"{verdict.max_model_len_that_fits:,} tokens"])
     if verdict.fix:
@@ -109,6 +114,35 @@ def _fits(canvas: Canvas, report: SizeReport) -> None:
     columns = (Column("accelerator"), Column("how many", "right"), Column("sequences at once", "right"))
     rows = [[fit.accelerator, f"{fit.count}", f"{fit.max_sequences:,}"] for fit in report.fits]
     canvas.table(columns, rows, indent=4)
+
+
+def _as_logged(verdict: StartupReport) -> list[list[Cell]]:
+    """What one sequence reserves, and the engine's own line where it says something else than the room suggests."""
+    reserved = format_bytes(verdict.kv_bytes_reserved_per_sequence, binary=True)
+    rows: list[list[Cell]] = (
+        [["one sequence", f"{reserved} reserved"]] if verdict.kv_bytes_reserved_per_sequence else []
+    )
+    if verdict.logged_kv_tokens:
+        line = f"{verdict.logged_kv_tokens:,} tokens, maximum concurrency {verdict.logged_max_concurrency:.2f}x"
+        rows.append(["its log will say", line])
+    return rows
+
+
+def _reserved(canvas: Canvas, report: SizeReport) -> None:
+    """The engine's reservation beside the architecture's bytes, where they differ by more than rounding."""
+    needed, reserved = report.kv_bytes_per_sequence, report.kv_bytes_reserved_per_sequence
+    if reserved and abs(reserved - needed) > _ROUNDING * needed:
+        kept = f"{format_bytes(reserved)} are reserved by vLLM with {report.kv_in_flight_tokens:,} tokens in flight"
+        canvas.line((f"one sequence needs {format_bytes(needed)} of KV cache, {kept}", "dim"), indent=2)
+
+
+def _just_fits(canvas: Canvas, report: SizeReport) -> None:
+    for fit in report.fits:
+        if fit.verdict == "just fits":
+            left = format_bytes(fit.margin_bytes, binary=True)
+            canvas.line(
+                (f"{fit.accelerator} just fits: {left} to spare, less than is known of the engine", "dim"), indent=4
+            )
 
 
 def _refused(canvas: Canvas, report: SizeReport) -> None:

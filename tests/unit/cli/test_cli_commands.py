@@ -284,3 +284,12 @@ def test_size_of_another_precision_says_what_it_means_and_writes_how_to_get_ther
     assert main([*asked, "-o", str(tmp_path / "none")]) == 2
     assert "RS0502" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
+
+
+def test_size_gives_the_three_answers_about_the_cache_of_an_engine(capsys: Captured) -> None:
+    asked = ["size", "gemma-3-27b-it", "--accelerator", "A100-SXM-80GB", "--engine", "vllm", "--json"]
+    assert main([*asked, "--engine-args=--max-model-len 32768"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["kv_tokens"] > report["logged_kv_tokens"] > 32_768
+    assert report["logged_kv_tokens"] == int(report["logged_max_concurrency"] * 32_768)
+    assert report["kv_bytes_reserved_per_sequence"] == report["kv_bytes_needed"] > report["kv_bytes_per_sequence"]

@@ -117,7 +117,9 @@ def test_the_json_form_has_the_promised_fields() -> None:
     assert document["kv_cache_bytes_per_token"] == 70_272
     assert document["indexer_bytes_per_token"] == 15_616
     assert document["kv_cache_bytes"] == 2 * 1280 * (70_272 + 15_616)
-    assert set(document["fits"][0]) == {"accelerator", "count", "max_sequences"}
+    assert set(document["fits"][0]) == {"accelerator", "count", "max_sequences", "verdict", "margin_bytes"}
+    assert document["kv_bytes_per_sequence"] == 1280 * (70_272 + 15_616)
+    assert document["kv_bytes_reserved_per_sequence"] == 1280 * (70_272 + 61 * 132)  # eight-bit keys and their scale
     assert any("declares a KV cache in fp8" in note for note in document["notes"])
     assert to_json(report) == to_json(
         size(resolve_model("nvidia/DeepSeek-V3.2-NVFP4"), SizeRequest(sequences=2), [H100])
@@ -149,3 +151,28 @@ def test_a_context_beyond_the_model_is_said() -> None:
 def test_approximations_are_shown() -> None:
     report = size(resolve_model("DeciLM-7B"), SizeRequest())
     assert any("KV heads differ by layer" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(
+    ("model", "kept_bytes"),
+    [
+        ("gemma-3-27b-it", 24_964_497_408),
+        ("DeepSeek-V3", 18_421_383_168),
+        ("Qwen3-32B", 68_719_476_736),
+        ("gpt-oss-120b", 9_701_425_152),
+    ],
+)
+def test_the_cache_of_eight_long_sequences_to_the_byte(model: str, kept_bytes: int) -> None:
+    """Eight sequences of 32,768 tokens in 16 bit: windows, a latent, head width 128 of hidden 5,120, half windows."""
+    assert size(resolve_model(model), SizeRequest(32_768, 0, sequences=8)).kv_cache_bytes == kept_bytes
+
+
+def test_a_margin_within_the_error_of_the_constants_only_just_fits() -> None:
+    """The fit turns from sure to doubtful to none as sequences are added; each device's margin is what is left."""
+    model, a100 = resolve_model("Qwen/Qwen3-8B"), device("A100-SXM-40GB")
+    most = size(model, SizeRequest(), [a100]).fits[0].max_sequences
+    sure = size(model, SizeRequest(sequences=most // 2), [a100]).fits[0]
+    full = size(model, SizeRequest(sequences=most), [a100]).fits[0]
+    assert (sure.verdict, full.verdict, full.count) == ("fits", "just fits", 1)
+    assert 0 <= full.margin_bytes < 1 << 29 < sure.margin_bytes
+    assert size(model, SizeRequest(sequences=most + 1), [a100]).fits[0].count == 2

@@ -207,3 +207,29 @@ def test_a_cache_format_that_the_device_or_version_lacks_is_refused_before_anyth
         found = startup(llama, device(name), version=version, arguments=asked)
         assert found.verdict == verdict
         assert found.fix == ("--kv-cache-dtype auto" if verdict == "refused" else "")
+
+
+def test_fewer_tokens_in_flight_are_the_fix_where_windows_keep_them() -> None:
+    """Gemma 3 27B on one A100: 16,384 tokens in flight beside each window are what does not fit, not the context."""
+    gemma, a100 = resolve_model("gemma-3-27b-it"), device("A100-SXM-80GB")
+    asked = "--max-model-len 65536"
+    found = startup(gemma, a100, version="0.33.0", arguments=f"{asked} --max-num-batched-tokens 16384")
+    assert (found.verdict, found.fix) == ("does_not_start", "--max-num-batched-tokens 8192")
+    assert found.logged_max_concurrency < 1
+    assert found.logged_kv_tokens < 65_536 < found.kv_tokens
+    taken = startup(gemma, a100, version="0.33.0", arguments=f"{asked} {found.fix}")
+    assert taken.verdict == "starts"
+    assert taken.kv_bytes_needed == taken.kv_bytes_reserved_per_sequence < found.kv_bytes_needed
+
+
+def test_a_smaller_step_is_no_fix_without_windows() -> None:
+    arguments = "--max-model-len 131072 --max-num-batched-tokens 8192"
+    found = startup(resolve_model("Llama-3.1-8B"), device("L4"), version="0.33.0", arguments=arguments)
+    assert found.fix == f"--max-model-len {found.max_model_len_that_fits}"
+    assert found.logged_kv_tokens == pytest.approx(found.kv_tokens, rel=0.001)
+
+
+def test_a_pool_that_is_not_known_is_said() -> None:
+    found = startup(resolve_model("gemma-3-27b-it"), device("H200-SXM-141GB"), engine_name="sglang")
+    assert any("divides the cache" in note for note in found.notes)
+    assert (found.logged_kv_tokens, found.logged_max_concurrency) == (0, 0.0)

@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from rightslice.app.sizing import ladder
+from rightslice.catalogue.accelerators import device
 from rightslice.catalogue.models import resolve_model
 from rightslice.core.text import cells
 from rightslice.memory.advice import precision_report
 from rightslice.memory.sizing import Fit, Refusal, SizeReport
+from rightslice.memory.startup import startup
 from rightslice.reporting.size_text import size_text
 
 REPORT = SizeReport(
@@ -83,3 +85,26 @@ def test_another_precision_names_who_runs_it_its_risk_and_what_to_do(width: int)
     assert "refused T4" in flat
     assert " more" in flat
     assert "risk" not in size_text(REPORT, width=width)
+
+
+def test_the_reservation_is_shown_where_it_differs() -> None:
+    same = replace(REPORT, kv_bytes_per_sequence=167_772_160, kv_bytes_reserved_per_sequence=168_000_000)
+    assert "reserved" not in size_text(same)
+    more = replace(same, kv_bytes_reserved_per_sequence=400_000_000, kv_in_flight_tokens=4096)
+    flat = " ".join(size_text(more).split())
+    assert "one sequence needs 167.8 MB of KV cache, 400.0 MB are reserved by vLLM with 4,096 tokens in flight" in flat
+
+
+def test_a_doubtful_fit_says_so() -> None:
+    flat = " ".join(size_text(replace(REPORT, fits=(Fit("L4", 1, 12, "just fits", 1 << 28),))).split())
+    assert "L4 just fits: 256.0 MiB to spare, less than is known of the engine" in flat
+    assert "just fits" not in size_text(REPORT)
+
+
+def test_an_engines_own_log_line_is_foretold() -> None:
+    gemma = startup(resolve_model("gemma-3-27b-it"), device("H200-SXM-141GB"), version="0.33.0")
+    flat = " ".join(size_text(REPORT, gemma).split())
+    line = f"{gemma.logged_kv_tokens:,} tokens, maximum concurrency {gemma.logged_max_concurrency:.2f}x"
+    assert f"its log will say {line}" in flat
+    assert f"KV cache {gemma.kv_tokens:,} tokens" in flat
+    assert gemma.kv_tokens > gemma.logged_kv_tokens

@@ -17,9 +17,14 @@ from rightslice.catalogue.architectures.shapes import Shape
 from rightslice.catalogue.architectures.weights import Weight, linear, vector
 
 
-def _group(kind: Literal["mamba", "linear"], heads: int, width: int, conv: int, recurrent: int) -> AttentionGroup:
-    state = 2 * conv + 4 * recurrent
-    return AttentionGroup(kind, 1, heads, heads, width, width, 0, state_bytes_per_sequence=state)
+def _group(
+    kind: Literal["mamba", "linear"], heads: int, width: int, channels: int, kernel: int, recurrent: int
+) -> AttentionGroup:
+    """`channels` and `kernel` of the convolution, elements of the recurrent state."""
+    state, column = 2 * channels * kernel + 4 * recurrent, 2 * channels
+    return AttentionGroup(
+        kind, 1, heads, heads, width, width, 0, state_bytes_per_sequence=state, spare_state_bytes_per_sequence=column
+    )
 
 
 def mamba(config: Config, family: Family, _shape: Shape) -> Mixer:
@@ -44,7 +49,7 @@ def mamba(config: Config, family: Family, _shape: Shape) -> Mixer:
     ]
     if family.switch("mamba_inner_norms", config):
         weights.append(vector("mixer.inner_layernorms", rank + 2 * state))
-    return tuple(weights), (_group("mamba", 1, inner, inner * kernel, inner * state),)
+    return tuple(weights), (_group("mamba", 1, inner, inner, kernel, inner * state),)
 
 
 def mamba2(config: Config, family: Family, _shape: Shape) -> Mixer:
@@ -71,7 +76,7 @@ def mamba2(config: Config, family: Family, _shape: Shape) -> Mixer:
     ]
     if family.switch("gated_norm", config, True):
         weights.append(Weight("mixer.norm", inner, 1, "shard"))
-    return tuple(weights), (_group("mamba", heads, width, channels * kernel, inner * state),)
+    return tuple(weights), (_group("mamba", heads, width, channels, kernel, inner * state),)
 
 
 def mamba_heads(config: Config, expanded: int) -> tuple[int, int]:
@@ -105,7 +110,7 @@ def delta_net(config: Config, _family: Family, shape: Shape) -> Mixer:
         vector("linear_attn.norm", width),
         linear("linear_attn.out_proj", hidden, values),
     )
-    return weights, (_group("linear", heads, width, (2 * keys + values) * kernel, heads * key_width * width),)
+    return weights, (_group("linear", heads, width, 2 * keys + values, kernel, heads * key_width * width),)
 
 
 def kimi_delta(config: Config, family: Family, shape: Shape) -> Mixer:
@@ -138,7 +143,7 @@ def kimi_delta(config: Config, family: Family, shape: Shape) -> Mixer:
             ]
         else:
             weights.append(linear(f"self_attn.{gate}_proj", inner, hidden))
-    return tuple(weights), (_group("linear", heads, width, 3 * inner * kernel, heads * width * width),)
+    return tuple(weights), (_group("linear", heads, width, 3 * inner, kernel, heads * width * width),)
 
 
 def plamo(config: Config, _family: Family, _shape: Shape) -> Mixer:
@@ -156,7 +161,7 @@ def plamo(config: Config, _family: Family, _shape: Shape) -> Mixer:
         vector("mixer.norms", rank + 2 * state),
         linear("mixer.out_proj", hidden, inner),
     )
-    return weights, (_group("mamba", heads, width, inner * kernel, inner * state),)
+    return weights, (_group("mamba", heads, width, inner, kernel, inner * state),)
 
 
 def lightning(config: Config, _family: Family, shape: Shape) -> Mixer:
@@ -168,7 +173,7 @@ def lightning(config: Config, _family: Family, shape: Shape) -> Mixer:
         linear("self_attn.out_proj", hidden, inner),
         vector("self_attn.norm", inner),
     )
-    return weights, (_group("linear", shape.heads, shape.qk_dim, 0, inner * shape.qk_dim),)
+    return weights, (_group("linear", shape.heads, shape.qk_dim, 0, 0, inner * shape.qk_dim),)
 
 
 def short_conv(config: Config, family: Family, _shape: Shape) -> Mixer:
@@ -180,7 +185,7 @@ def short_conv(config: Config, family: Family, _shape: Shape) -> Mixer:
         linear("conv.in_proj", 3 * hidden, hidden, bias=bias),
         linear("conv.out_proj", hidden, hidden, bias=bias),
     )
-    return weights, (_group("linear", 1, hidden, hidden * kernel, 0),)
+    return weights, (_group("linear", 1, hidden, hidden, kernel, 0),)
 
 
 def gated_linear_recurrence(config: Config, _family: Family, shape: Shape) -> Mixer:
@@ -197,7 +202,7 @@ def gated_linear_recurrence(config: Config, _family: Family, shape: Shape) -> Mi
         Weight("temporal_block.rg_lru.recurrent_param", width, 1, "shard"),
         Weight("temporal_block.rg_lru.gates", heads * block, block, "shard", copies=2, bias=heads * block),
     )
-    return weights, (_group("linear", heads, block, width * kernel, width),)
+    return weights, (_group("linear", heads, block, width, kernel, width),)
 
 
 RECURRENT: Final[dict[str, Callable[[Config, Family, Shape], Mixer]]] = {

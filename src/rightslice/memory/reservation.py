@@ -1,0 +1,314 @@
+"""The engine's own plan of its cache: layers grouped by block table, blocks of one pool, what a request reserves.
+
+An engine hands out blocks of one size. Layers of one kind share a block table; kinds are cut into groups of equally
+many layers, a block belongs to one group, and the pool's block is as wide as the widest group. So a request reserves
+(sum over groups of its blocks) x the pool's block: more than the architecture's bytes, which `cache.py` counts.
+Read in vLLM's `v1/core/kv_cache_utils.py` and `v1/kv_cache_interface.py`, and compared with their answers
+(`tests/data/engine_cache`, version 0.32.0); other versions by the rows of `engine_cache.json`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from rightslice.catalogue.architecture import Architecture, AttentionGroup
+from rightslice.core.engine import EngineSettings
+from rightslice.memory.cache import KV_BYTES, rank_share
+from rightslice.memory.cache_rules import CacheRules, cache_rules
+
+Keeps = Literal["all", "window", "chunk", "state", "encoder"]
+_KEEPS: Final[dict[str, Keeps]] = {
+    "full": "all", "mla": "all", "sliding": "window", "chunked": "chunk", "linear": "state", "mamba": "state",
+    "cross": "encoder",
+}  # fmt: skip
+_KERNEL_BLOCK: Final = 16
+"""Attention kernels take multiples of this many tokens; a latent cache beside states takes 128."""
+_LATENT_BLOCK: Final = 128
+_INDEXER_GROUP: Final = 128
+_INDEXER_SCALE_BYTES: Final = 4
+"""Sparse indexers keep eight-bit keys with a 32-bit scale per 128, whatever the cache's type."""
+_STORED_BYTES: Final = 2
+"""Constant cross-attention bytes of an architecture are counted in 16 bit."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerGroup:
+    """Layers that share a block table, on one rank. `layers` are of the whole model.
+
+    `block_bytes`: one block of all its layers on the fullest stage; `page_bytes`: of one layer. `reach_tokens`: window,
+    chunk, or tokens of an encoder. A block of a `state` group is one state, of the whole sequence unless prefixes are
+    cached; `states` of them are kept.
+    """
+
+    keeps: Keeps
+    layers: int
+    block_tokens: int
+    page_bytes: int
+    block_bytes: int
+    reach_tokens: int = 0
+    states: int = 1
+
+    def blocks(self, tokens: int, in_flight_tokens: int | None) -> int:
+        """Blocks that a request of at most `tokens` tokens reserves; `in_flight_tokens` None: a window keeps itself.
+
+        A window may begin inside a block, hence one more.
+        """
+        if self.keeps == "state":
+            return self.states
+        kept, more = tokens, 0
+        if self.keeps == "encoder":
+            kept = self.reach_tokens
+        elif self.keeps != "all" and in_flight_tokens is None:
+            kept = min(self.reach_tokens, tokens)
+        elif self.keeps == "window":
+            kept, more = min(self.reach_tokens - 1 + in_flight_tokens, tokens), 1  # type: ignore[operator]
+        elif self.keeps == "chunk":
+            kept = min(self.reach_tokens + in_flight_tokens, tokens)  # type: ignore[operator]
+        return -(-kept // self.block_tokens) + more
+
+
+@dataclass(frozen=True, slots=True)
+class CachePlan:
+    """What one rank does with its room. Lengths are the longest allowed (`max_model_len`). Bytes are of one rank.
+
+    `shared`: one pool whose block is as wide as the widest group. Otherwise every group has its own, and blocks of the
+    pool, concurrency in blocks and the log line are not known.
+    """
+
+    groups: tuple[LayerGroup, ...]
+    rules: CacheRules
+    in_flight_tokens: int | None
+    shared: bool
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of one block of the pool."""
+        return max((g.block_bytes for g in self.groups), default=0)
+
+    def blocks_per_request(self, tokens: int) -> int:
+        """Blocks that one request reserves over all groups."""
+        return sum(g.blocks(tokens, self.in_flight_tokens) for g in self.groups)
+
+    def bytes_per_request(self, tokens: int) -> int:
+        """Bytes that one request reserves."""
+        if self.shared:
+            return self.blocks_per_request(tokens) * self.block_bytes
+        return self._unpadded(tokens)
+
+    @property
+    def held_back_bytes(self) -> int:
+        """Bytes of the blocks that the start-up check leaves out."""
+        return self.rules.held_back_blocks * self.block_bytes if self.shared else 0
+
+    def least_room_bytes(self, tokens: int) -> int:
+        """The smallest room in which the engine starts with that longest length."""
+        return self.held_back_bytes + (
+            self._unpadded(tokens) if self.rules.check == "layers" else self.bytes_per_request(tokens)
+        )
+
+    def _unpadded(self, tokens: int) -> int:
+        return sum(g.blocks(tokens, self.in_flight_tokens) * g.block_bytes for g in self.groups)
+
+    def pool_blocks(self, room_bytes: int) -> int:
+        """Blocks of the pool, the one that is held back included; 0 when there is no pool."""
+        return max(0, room_bytes) // self.block_bytes if self.shared and self.block_bytes else 0
+
+    def concurrency(self, room_bytes: int, tokens: int) -> float:
+        """Requests of the longest length at once, as the engine prints it; 0 without a cache."""
+        each = self.bytes_per_request(tokens)
+        if not each:
+            return 0.0
+        if self.shared:
+            return self.pool_blocks(room_bytes) / self.blocks_per_request(tokens)
+        return max(0, room_bytes) / each
+
+    def logged_tokens(self, room_bytes: int, tokens: int) -> int:
+        """N of the log line "GPU KV cache size: N tokens"; 0 where no such line is known."""
+        if not self.shared or not self.groups:
+            return 0
+        if self.rules.log == "concurrency":
+            return int(self.concurrency(room_bytes, tokens) * tokens)
+        smallest = min(g.block_tokens for g in self.groups)
+        return self.pool_blocks(room_bytes) // len(self.groups) * smallest
+
+    def longest_tokens(self, room_bytes: int, limit: int) -> int:
+        """The longest length up to `limit` with which the engine starts; 0 when not even one token fits."""
+        low, high = 0, limit
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.least_room_bytes(middle) <= room_bytes else (low, middle - 1)
+        return low
+
+
+def cache_plan(architecture: Architecture, settings: EngineSettings) -> CachePlan:
+    """The plan of the fullest rank of one replica.
+
+    KV heads divide by min(tensor parallel size, heads) and repeat beyond; a latent is whole on every rank. Stages of a
+    pipeline hold ceil(layers of a group / stages): exact where the kinds alternate evenly.
+    """
+    rules = cache_rules(settings.engine, settings.version)
+    stages = settings.pipeline_parallel_size
+    kinds = _merged(kind for group in architecture.attention for kind in _kinds(group, settings, rules))
+    if len({(k.keeps, k.reach_tokens, k.block_tokens) for k in kinds}) <= 1 and not _states_differ(kinds):
+        return CachePlan(_one_group(kinds, stages), rules, _in_flight(settings, rules), shared=bool(rules.log))
+    equal = _merged(_unified(_beside_states(kinds, settings)))
+    shared = rules.log != "" and rules.windows and _one_page(equal, rules) and not _packed(architecture)
+    if shared:
+        groups = _levelled(equal, rules, stages)
+    else:
+        groups = tuple(g for kind in kinds for g in _one_group([kind], stages))
+    return CachePlan(groups, rules, _in_flight(settings, rules), shared)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Layers with the same cache. `shape` tells caches of equal size apart; `token_bytes` of one layer, 0 for states;
+    `page_bytes` of one layer's block, padding included.
+    """
+
+    keeps: Keeps
+    shape: tuple[object, ...]
+    layers: int
+    token_bytes: int
+    page_bytes: int
+    block_tokens: int
+    reach_tokens: int
+    states: int
+    padded: bool = False
+
+
+def _kinds(group: AttentionGroup, settings: EngineSettings, rules: CacheRules) -> list[_Kind]:
+    """The caches of one layer of `group` on one rank: its own and that of its indexer."""
+    if group.kind not in _KEEPS:
+        return []
+    keeps = _KEEPS[group.kind] if rules.windows or group.kind not in ("sliding", "chunked") else "all"
+    split = rank_share(group, settings.tensor_parallel_size)
+    block = settings.block_size_tokens
+    shape = (group.kind == "mla", group.kv_heads, group.qk_head_dim, group.v_head_dim)
+    elements, reach = group.kv_elements_per_token, group.window_tokens if keeps in ("window", "chunk") else 0
+    if keeps == "encoder":
+        elements = elements or group.kv_heads * (group.qk_head_dim + group.v_head_dim)
+        own = group.state_bytes_per_sequence // (_STORED_BYTES * elements) if elements else 0
+        reach = max(settings.max_num_batched_tokens, own)
+    found = []
+    if keeps == "state" and group.state_bytes_per_sequence:
+        state = -(-(group.state_bytes_per_sequence - group.spare_state_bytes_per_sequence) // split)
+        cached = settings.prefix_caching and rules.state_blocks > 1
+        more = rules.checkpoint_blocks if group.kind == "mamba" and group.kv_heads > 1 else 0  # one head: Mamba-1
+        states, span = (rules.state_blocks + more, block) if cached else (1, settings.max_model_len)
+        found.append(_Kind("state", shape, group.layers, 0, state, span, 0, states))
+    elif elements:
+        each = math.ceil(elements * KV_BYTES[settings.kv_dtype] / split)
+        found.append(_Kind(keeps, shape, group.layers, each, each * block, block, reach, 1))
+    if group.indexer_elements_per_token:
+        keys = group.indexer_elements_per_token
+        each = keys + -(-keys // _INDEXER_GROUP) * _INDEXER_SCALE_BYTES
+        found.append(_Kind(keeps, ("indexer", keys), group.layers, each, each * block, block, reach, 1))
+    return found
+
+
+def _merged(kinds: Iterable[_Kind]) -> list[_Kind]:
+    """Layers of equal kinds together, in order of first appearance."""
+    found: dict[_Kind, int] = {}
+    for kind in kinds:
+        key = replace(kind, layers=0)
+        found[key] = found.get(key, 0) + kind.layers
+    return [replace(kind, layers=layers) for kind, layers in found.items()]
+
+
+def _states_differ(kinds: list[_Kind]) -> bool:
+    return len({k.page_bytes for k in kinds if k.keeps == "state"}) > 1
+
+
+def _beside_states(kinds: list[_Kind], settings: EngineSettings) -> list[_Kind]:
+    """Attention beside states: its block grows until the page holds a state, and the state is padded to that page."""
+    states = [k for k in kinds if k.keeps == "state"]
+    attention = next((k for k in kinds if k.keeps == "all"), None)
+    if not states or attention is None:
+        return kinds
+    least = _LATENT_BLOCK if attention.shape[0] is True else _KERNEL_BLOCK
+    step = max(least, settings.block_size_tokens)
+    block = step * -(-max(s.page_bytes for s in states) // (step * attention.token_bytes))
+    page = block * attention.token_bytes
+    found = []
+    for kind in kinds:
+        if kind.keeps != "state":
+            found.append(replace(kind, block_tokens=block, page_bytes=block * kind.token_bytes))
+        else:
+            span = block if kind.states > 1 else kind.block_tokens  # a cached state belongs to a block of attention
+            found.append(replace(kind, block_tokens=span, page_bytes=page))
+    return found
+
+
+def _unified(kinds: list[_Kind]) -> list[_Kind]:
+    """Pages of one size: smaller ones hold more tokens where they divide the largest, and are padded otherwise."""
+    largest = max((k.page_bytes for k in kinds), default=0)
+    found = []
+    for kind in kinds:
+        times, rest = divmod(largest, max(1, kind.page_bytes))
+        if kind.keeps == "state" or times <= 1 or rest:
+            found.append(replace(kind, page_bytes=largest, padded=kind.keeps != "state" and largest > kind.page_bytes))
+        else:
+            found.append(replace(kind, page_bytes=largest, block_tokens=kind.block_tokens * times))
+    return found
+
+
+def _one_page(kinds: list[_Kind], rules: CacheRules) -> bool:
+    return rules.pads_pages or not any(k.padded for k in kinds)
+
+
+def _packed(architecture: Architecture) -> bool:
+    """Compressed latents beside windows lie side by side in a block: not modelled, counted each for itself."""
+    return any(g.kind == "mla" and g.state_bytes_per_sequence for g in architecture.attention)
+
+
+def _one_group(kinds: list[_Kind], stages: int) -> tuple[LayerGroup, ...]:
+    """One block table for kinds that keep the same tokens."""
+    if not kinds:
+        return ()
+    first = kinds[0]
+    return (
+        LayerGroup(
+            keeps=first.keeps,
+            layers=sum(k.layers for k in kinds),
+            block_tokens=first.block_tokens,
+            page_bytes=max(k.page_bytes for k in kinds),
+            block_bytes=sum(-(-k.layers // stages) * k.page_bytes for k in kinds),
+            reach_tokens=first.reach_tokens,
+            states=first.states,
+        ),
+    )
+
+
+def _levelled(kinds: list[_Kind], rules: CacheRules, stages: int) -> tuple[LayerGroup, ...]:
+    """Groups of equally many layers; the last ones of a kind may be short and are padded."""
+    fewest, most = min(k.layers for k in kinds), max(k.layers for k in kinds)
+    size = most if most < rules.level_below * fewest else fewest
+    found = []
+    for kind in kinds:
+        count = -(-kind.layers // size)
+        for i in range(count):
+            layers = (kind.layers - i + count - 1) // count
+            held = -(-layers // stages) * kind.page_bytes
+            found.append(
+                LayerGroup(kind.keeps, layers, kind.block_tokens, kind.page_bytes, held, kind.reach_tokens, kind.states)
+            )
+    return tuple(found)
+
+
+def _in_flight(settings: EngineSettings, rules: CacheRules) -> int | None:
+    """Tokens that may be scheduled and not yet settled: steps in flight x the most tokens of one step.
+
+    Steps: the stages of the pipeline, and one more where scheduling is asynchronous.
+    """
+    if rules.steps_in_flight == "none":
+        return None
+    step = settings.max_num_batched_tokens
+    if not settings.chunked_prefill:
+        step = max(step, settings.max_model_len)
+    if rules.steps_in_flight == "one":
+        return step
+    return step * (settings.pipeline_parallel_size + int(rules.asynchronous))
