@@ -48,12 +48,12 @@ class WeightGroup:
     """Weights that tensor parallelism treats alike. Counts are of the whole model.
 
     `part`: layers, embedding, head, outside (norms and the like) or tower (vision, audio). `split`: shard (evenly), kv
-    (by KV heads, repeated when there are more ranks), replicate, vocab, expert. `linear_parameters` are those a
-    quantiser may convert; `kv_heads` belongs to a `kv` group.
+    (by KV heads, repeated when there are more ranks), replicate, vocab, expert, shared (experts that every token visits).
+    `linear_parameters` are those a quantiser may convert; `kv_heads` belongs to a `kv` group.
     """
 
     part: Literal["layers", "embedding", "head", "outside", "tower"]
-    split: Literal["shard", "kv", "replicate", "vocab", "expert"]
+    split: Literal["shard", "kv", "replicate", "vocab", "expert", "shared"]
     parameters: int
     linear_parameters: int
     published_bytes: int

@@ -50,6 +50,12 @@ def legal_parallelism(architecture: Architecture, settings: EngineSettings) -> s
     return f"{problem}; legal tensor parallel sizes: {', '.join(legal) or 'none'}"
 
 
+def gains_from_replicas(architecture: Architecture) -> bool:
+    """Whether data-parallel attention with spread experts saves cache: a latent repeats on every tensor-parallel rank,
+    so that each rank can as well serve its own sequences."""
+    return bool(architecture.moe) and any(group.kind == "mla" for group in architecture.attention)
+
+
 def slice_parallelism(device: Device, settings: EngineSettings) -> str:
     """Empty when the device can take part: MIG slices have no path to each other, so one rank only."""
     ranks = settings.tensor_parallel_size * settings.pipeline_parallel_size

@@ -46,8 +46,10 @@ def rank_weights_bytes(architecture: Architecture, settings: EngineSettings) -> 
     """Weight bytes of the fullest rank.
 
     Tensor parallelism of t divides matrices and the vocabulary by t; KV projections by min(t, KV heads), since heads
-    are repeated beyond that; norms, routers and latent down-projections stay whole. Expert parallelism spreads experts
-    over t x data parallel ranks. Pipeline parallelism of p leaves ceil(layers / p) layers and the larger of the two
+    are repeated beyond that; norms, routers and latent down-projections stay whole. Experts are spread over
+    t x data parallel ranks, whole ones with expert parallelism and slices of each without; shared experts are whole
+    where both sizes exceed 1 and experts are spread, for each rank then takes its share of the tokens (vLLM 0.32:
+    flatten_tp_across_dp_and_pcp, use_sequence_parallel_moe). Pipeline parallelism of p leaves ceil(layers / p) layers and the larger of the two
     ends (embedding and towers, or head) on one rank.
     """
     tensor, stages = settings.tensor_parallel_size, settings.pipeline_parallel_size
@@ -73,8 +75,10 @@ def _share(group: WeightGroup, settings: EngineSettings, tensor: int) -> float:
         return 1.0
     if group.split == "kv":
         return 1.0 / min(tensor, max(1, group.kv_heads))
-    if group.split == "expert" and settings.expert_parallel:
+    if group.split == "expert":
         return 1.0 / (tensor * settings.data_parallel_size)
+    if group.split == "shared" and settings.expert_parallel and settings.data_parallel_size > 1:
+        return 1.0
     return 1.0 / tensor
 
 

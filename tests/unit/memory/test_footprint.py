@@ -99,9 +99,29 @@ def test_pipeline_stages_split_layers_and_keep_an_end() -> None:
 
 def test_expert_parallelism_spreads_experts_over_data_parallel_ranks() -> None:
     found = resolve_model("Qwen/Qwen3-30B-A3B")
-    alone = rank_weights_bytes(found, settings(found, tensor_parallel_size=1, data_parallel_size=4))
+    one = rank_weights_bytes(found, settings(found))
+    sliced = rank_weights_bytes(found, settings(found, data_parallel_size=4))
     spread = rank_weights_bytes(found, settings(found, data_parallel_size=4, expert_parallel=True))
-    assert alone - spread == pytest.approx(found.routed_parameters * 2 * 3 / 4, rel=1e-3)
+    assert sliced == spread  # vLLM slices experts over all ranks where it does not spread them
+    assert one - spread == pytest.approx(found.routed_parameters * 2 * 3 / 4, rel=1e-3)
+
+
+def test_replicas_of_the_attention_keep_their_own_latents_and_share_the_experts() -> None:
+    r1 = resolve_model("DeepSeek-R1")
+    tensor = settings(r1, tensor_parallel_size=8, max_model_len=16_384)
+    replicas = settings(r1, data_parallel_size=8, expert_parallel=True, max_model_len=16_384)
+    mixed = settings(r1, tensor_parallel_size=4, data_parallel_size=2)
+    whole, experts = r1.published_weights_bytes, sum(g.published_bytes for g in r1.weights if g.split == "expert")
+    assert rank_weights_bytes(r1, replicas) == math.ceil(whole - experts + experts / 8)
+    shared = sum(g.published_bytes for g in r1.weights if g.split == "shared")
+    assert shared == pytest.approx(58 * 3 * 7168 * 2048, rel=1e-3)  # one shared expert in 58 layers, FP8 with scales
+    repeated = rank_weights_bytes(r1, replace(mixed, expert_parallel=True)) - rank_weights_bytes(r1, mixed)
+    assert repeated == pytest.approx(shared * 3 / 4, abs=2)
+    h200 = device("H200-SXM-141GB")
+    one, all_ = (footprint(r1, h200, s, typical_tokens=4096) for s in (tensor, replicas))
+    assert one.kv_bytes_per_sequence == all_.kv_bytes_per_sequence
+    assert all_.kv_tokens == pytest.approx(8 * all_.kv_cache_bytes / 70_272, rel=1e-4)
+    assert all_.max_sequences == 8 * (all_.kv_cache_bytes // all_.kv_bytes_per_sequence) > 5 * one.max_sequences
 
 
 def test_other_precisions_convert_linear_layers_only() -> None:
