@@ -48,7 +48,7 @@ class WeightGroup:
     """Weights that tensor parallelism treats alike. Counts are of the whole model.
 
     `part`: layers, embedding, head, outside (norms and the like) or tower (vision, audio). `split`: shard (evenly), kv
-    (by KV heads, repeated when there are more ranks), replicate, vocab, expert, shared (experts that every token visits).
+    (by KV heads, repeated when there are more ranks), replicate, vocab, expert, shared (experts of every token).
     `linear_parameters` are those a quantiser may convert; `kv_heads` belongs to a `kv` group.
     """
 

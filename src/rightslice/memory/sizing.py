@@ -15,7 +15,7 @@ from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 from rightslice.memory import cache
 from rightslice.memory.footprint import Footprint, footprint
 from rightslice.memory.gke import gke_terms
-from rightslice.memory.legality import legal_parallelism, precision_support
+from rightslice.memory.legality import gains_from_replicas, legal_parallelism, precision_support
 from rightslice.memory.notes import exact_notes, not_modeled
 from rightslice.memory.overheads import activation_bytes, engine_memory, rotary_bytes
 from rightslice.memory.weights import weights_bytes
@@ -46,11 +46,16 @@ class SizeRequest:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The fewest devices that hold the model with all sequences, and how many sequences they hold at most."""
+    """The fewest devices that hold the model with all sequences, and how many sequences they hold at most.
+
+    `split`: tensor parallel, or one attention replica per device with the experts spread over all (`replicas`), which
+    is worth knowing where a latent cache would repeat on every tensor-parallel rank.
+    """
 
     accelerator: str
     count: int
     max_sequences: int
+    split: Literal["tensor", "replicas"] = "tensor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +106,21 @@ def size(architecture: Architecture, request: SizeRequest, devices: Sequence[Dev
     fits: list[Fit] = []
     refused: list[Refusal] = []
     for device in devices:
-        answer = (
-            _gke_fit(architecture, request, device) if request.method == "gke" else _fit(architecture, request, device)
-        )
-        if isinstance(answer, Fit):
-            fits.append(answer)
-        else:
-            refused.append(answer)
+        answers = _answers(architecture, request, device)
+        found = [answer for answer in answers if isinstance(answer, Fit)]
+        fits += found
+        refused += [answer for answer in answers[:1] if isinstance(answer, Refusal) and not found]
     return replace(report, fits=tuple(fits), refused=tuple(refused))
+
+
+def _answers(architecture: Architecture, request: SizeRequest, device: Device) -> tuple[Fit | Refusal, ...]:
+    """Tensor parallel first, then replicas of the attention where they gain anything."""
+    if request.method == "gke":
+        return (_gke_fit(architecture, request, device),)
+    plain = _fit(architecture, request, device, "tensor")
+    if device.partition != WHOLE or not gains_from_replicas(architecture):
+        return (plain,)
+    return plain, _fit(architecture, request, device, "replicas")
 
 
 def _checked(request: SizeRequest) -> None:
@@ -229,14 +241,18 @@ def _gke(architecture: Architecture, request: SizeRequest) -> SizeReport:
     )
 
 
-def settings_for(architecture: Architecture, request: SizeRequest, device: Device, count: int) -> EngineSettings:
-    """An engine with its defaults on that device, tensor parallel over `count` devices, as long as asked."""
+def settings_for(
+    architecture: Architecture, request: SizeRequest, device: Device, count: int, split: str = "tensor"
+) -> EngineSettings:
+    """An engine with its defaults on that device, over `count` devices split as in `Fit`, as long as asked."""
     facts = engine(_ENGINE)
     defaults = facts.defaults(facts.latest_version, device)
     return EngineSettings(
         engine=_ENGINE,
         version=facts.latest_version,
-        tensor_parallel_size=count,
+        tensor_parallel_size=count if split == "tensor" else 1,
+        data_parallel_size=1 if split == "tensor" else count,
+        expert_parallel=split != "tensor",
         weight_dtype=request.dtype or architecture.published_dtype,  # type: ignore[arg-type]
         kv_dtype=request.kv_dtype or "bf16",  # type: ignore[arg-type]
         max_model_len=request.tokens,
@@ -247,7 +263,9 @@ def settings_for(architecture: Architecture, request: SizeRequest, device: Devic
     )
 
 
-def _fit(architecture: Architecture, request: SizeRequest, device: Device) -> Fit | Refusal:
+def _fit(
+    architecture: Architecture, request: SizeRequest, device: Device, split: Literal["tensor", "replicas"]
+) -> Fit | Refusal:
     """The fewest of 1, 2, 4, 8, 16 devices that are legal and hold all sequences."""
     dtype = request.dtype or architecture.published_dtype
     if precision_support(device, dtype) == "refused":
@@ -255,13 +273,13 @@ def _fit(architecture: Architecture, request: SizeRequest, device: Device) -> Fi
         return Refusal(device.name, 1, f"cannot run {dtype} weights" + ("; --dtype fp16 can" if half else ""))
     last = Refusal(device.name, 1, "")
     for count in COUNTS if device.partition == WHOLE else COUNTS[:1]:
-        settings = settings_for(architecture, request, device, count)
+        settings = settings_for(architecture, request, device, count, split)
         if illegal := legal_parallelism(architecture, settings):
             last = last if last.reason else Refusal(device.name, count, illegal)
             continue
         held = footprint(architecture, device, settings, typical_tokens=request.tokens)
         if held.fits and held.max_sequences >= request.sequences:
-            return Fit(device.name, count, held.max_sequences)
+            return Fit(device.name, count, held.max_sequences, split)
         total = weights_bytes(architecture, dtype)
         last = Refusal(device.name, count, _reason(held, device, count, request.sequences, total))
     return last

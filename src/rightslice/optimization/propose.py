@@ -110,8 +110,7 @@ def repack(needs: Sequence[Need], options: Mapping[str, Option], counts: Mapping
     problem = Problem(
         pools=pools,
         options=tuple(
-            OptionSpec(o.key, o.key, o.accelerator, o.partition, o.gpus, 0.0, hosts[o.model], o.node_gpus)
-            for o in used
+            OptionSpec(o.key, o.key, o.accelerator, o.partition, o.gpus, 0.0, hosts[o.model], o.node_gpus) for o in used
         ),
         demands=tuple(
             Demand(o.key, 0.0, counts[o.key], spare=False, min_nodes=min(counts[o.key], floors[o.model])) for o in used

@@ -114,7 +114,7 @@ def _experts_s(architecture: Architecture, device: Device, settings: EngineSetti
 
 
 def _collectives_s(architecture: Architecture, device: Device, settings: EngineSettings, tokens: Tokens) -> Tokens:
-    """Two all-reduces a layer, dispatch and combine of every expert layer over all ranks, one send per pipeline stage."""
+    """Two all-reduces a layer, dispatch and combine of every expert layer, one send per pipeline stage."""
     nbytes = tokens * architecture.hidden_size * _ACTIVATION_BYTES
     tp, pp, dp = settings.tensor_parallel_size, settings.pipeline_parallel_size, settings.data_parallel_size
     total = np.zeros_like(tokens)
