@@ -68,7 +68,8 @@ class Architecture:
     routed experts: attention projections, dense MLPs, shared experts and the output head. `published_weights_bytes`
     follows the quantisation of the checkpoint, scales included. `quantisation_block` is the block or group of input
     channels that share a scale and must not be cut by tensor parallelism; `dense_intermediate_sizes` the widths of
-    dense feed-forward blocks.
+    dense feed-forward blocks. `predictor`: the multi-token-prediction layers, which use the embedding and head of the
+    model and are loaded only to draft tokens; `draft`: another model that somebody chose to draft them.
     """
 
     name: str
@@ -100,6 +101,8 @@ class Architecture:
     weights: tuple[WeightGroup, ...] = ()
     quantisation_block: int = 0
     dense_intermediate_sizes: tuple[int, ...] = ()
+    predictor: Architecture | None = None
+    draft: Architecture | None = None
 
     @property
     def routed_parameters(self) -> int:

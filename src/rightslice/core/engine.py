@@ -35,6 +35,7 @@ class EngineSettings:
     lora_slots: int = 0
     lora_max_rank: int = 0
     speculative_method: str = ""
+    speculative_model: str = ""
     speculative_tokens: int = 0
     speculative_acceptance: float = 0.0
     kv_offload_bytes: int = 0

@@ -14,6 +14,7 @@ from rightslice.core.quantities import format_bytes
 from rightslice.memory.cache import rank_sequence_bytes
 from rightslice.memory.legality import legal_parallelism, precision_support, slice_parallelism
 from rightslice.memory.overheads import activation_bytes, engine_memory, overhead_bytes
+from rightslice.memory.speculation import lookahead_tokens
 from rightslice.memory.weights import lora_bytes, rank_weights_bytes
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ def footprint(
     overheads = overhead_bytes(architecture, device, settings)
     room = cache_room_bytes(device.memory_bytes, settings, weights, activations, overheads)
     typical = max(1, min(typical_tokens, settings.max_model_len))
-    sequence = rank_sequence_bytes(architecture, _in_blocks(typical, settings), settings)
+    ahead = min(typical + lookahead_tokens(settings), settings.max_model_len)
+    sequence = rank_sequence_bytes(architecture, _in_blocks(ahead, settings), settings)
     longest = rank_sequence_bytes(architecture, _in_blocks(settings.max_model_len, settings), settings)
     illegal = slice_parallelism(device, settings) or legal_parallelism(architecture, settings)
     kept = Footprint(

@@ -7,6 +7,7 @@ from typing import Final
 
 from rightslice.catalogue.architecture import Architecture, WeightGroup
 from rightslice.core.engine import EngineSettings
+from rightslice.memory.speculation import drafter_of
 
 BASE_BYTES: Final[dict[str, float]] = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}
 _CONVERTED_BYTES: Final[dict[str, float]] = {
@@ -47,11 +48,18 @@ def rank_weights_bytes(architecture: Architecture, settings: EngineSettings) -> 
 
     Tensor parallelism of t divides matrices and the vocabulary by t; KV projections by min(t, KV heads), since heads
     are repeated beyond that; norms, routers and latent down-projections stay whole. Experts are spread over
-    t x data parallel ranks, whole ones with expert parallelism and slices of each without; shared experts are whole
-    where both sizes exceed 1 and experts are spread, for each rank then takes its share of the tokens (vLLM 0.32:
-    flatten_tp_across_dp_and_pcp, use_sequence_parallel_moe). Pipeline parallelism of p leaves ceil(layers / p) layers and the larger of the two
-    ends (embedding and towers, or head) on one rank.
+    t x data parallel ranks, whole ones with expert parallelism and slices of each without. Shared experts are whole
+    where both sizes exceed 1 and experts are spread, for each rank then takes its part of the tokens (vLLM 0.32:
+    flatten_tp_across_dp_and_pcp, use_sequence_parallel_moe). Pipeline parallelism of p leaves ceil(layers / p) layers
+    and the larger of the two ends (embedding and towers, or head) on one rank. What drafts tokens comes on top: it is
+    not split into stages.
     """
+    whole = _rank_bytes(architecture, settings)
+    drafter = drafter_of(architecture, settings)
+    return whole + (_rank_bytes(drafter.architecture, drafter.settings) if drafter else 0)
+
+
+def _rank_bytes(architecture: Architecture, settings: EngineSettings) -> int:
     tensor, stages = settings.tensor_parallel_size, settings.pipeline_parallel_size
     first = last = repeated = layers = 0.0
     for group in architecture.weights:
