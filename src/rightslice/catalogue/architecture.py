@@ -61,6 +61,19 @@ class WeightGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class LoraWidths:
+    """Elements that one adapter of rank 1 adds, over all layers: what every rank holds, what tensor parallelism divides
+    evenly or by KV heads, and the same of all routed experts.
+    """
+
+    whole: int = 0
+    split: int = 0
+    kv: int = 0
+    experts_whole: int = 0
+    experts_split: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Architecture:
     """One model. Parameter counts are of the published checkpoint without multi-token-prediction layers.
 
@@ -101,6 +114,7 @@ class Architecture:
     weights: tuple[WeightGroup, ...] = ()
     quantisation_block: int = 0
     dense_intermediate_sizes: tuple[int, ...] = ()
+    lora: LoraWidths = LoraWidths()
     predictor: Architecture | None = None
     draft: Architecture | None = None
 

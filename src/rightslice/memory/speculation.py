@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, Literal
 
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.datafiles import read_json
+from rightslice.catalogue.models import resolve_model
 from rightslice.core.engine import EngineSettings
+from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 
 Drafts = Literal["own", "model", "none"]
 _BONUS_TOKEN: Final = 1
@@ -55,3 +58,70 @@ def lookahead_tokens(settings: EngineSettings) -> int:
     with a drafter); none where nothing is computed to draft.
     """
     return settings.speculative_tokens + _BONUS_TOKEN if drafts(settings) != "none" else 0
+
+
+def speculation_problem(architecture: Architecture, engine: str, method: str) -> str:
+    """Empty when `engine` can draft so for this model, else the reason."""
+    known = methods(engine)
+    if not method or not known:
+        return ""
+    if method not in known:
+        hint = did_you_mean(method, known) or _commonest(known)
+        return f'unknown speculative method "{method[:40]}" of {engine}: {hint}'
+    if known[method] == "own" and architecture.predictor is None:
+        return f"method {method}: {architecture.name} has no multi-token-prediction layers"
+    if known[method] == "model" and architecture.draft is None:
+        return f"method {method} needs a draft model"
+    return ""
+
+
+def _commonest(known: dict[str, Drafts]) -> str:
+    kinds: tuple[Drafts, ...] = ("own", "model", "none")
+    names = (next(name for name, found in known.items() if found == kind) for kind in kinds)
+    return "for example " + ", ".join(names)
+
+
+def with_draft(architecture: Architecture, settings: EngineSettings) -> Architecture:
+    """`architecture` with the draft model that `settings` name, from the catalogue or a folder.
+
+    Raises BadInputError as `resolve_model` does.
+    """
+    if drafts(settings) != "model" or not settings.speculative_model:
+        return architecture
+    return replace(architecture, draft=resolve_model(settings.speculative_model))
+
+
+def parsed_speculation(text: str) -> dict[str, object]:
+    """Fields of the settings from the JSON of --speculative-config; a method that is left out follows from the model.
+
+    Raises BadInputError RS0501 for what is no such object.
+    """
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise _bad(f"'{text[:60]}' is not a JSON object", '{"method": "mtp", "num_speculative_tokens": 1}')
+    method, model, tokens = (given.get(key) for key in ("method", "model", "num_speculative_tokens"))
+    for key, value in (("method", method), ("model", model)):
+        if value is not None and not isinstance(value, str):
+            raise _bad(f"{key} is a text")
+    if isinstance(tokens, bool) or not isinstance(tokens, int) or not 1 <= tokens <= _MOST_TOKENS:
+        raise _bad(f"num_speculative_tokens is a whole number from 1 to {_MOST_TOKENS}")
+    if not method and not model:
+        raise _bad("neither method nor model is given")
+    return {"speculative_method": method or _implied(str(model)), "speculative_model": model or "",
+            "speculative_tokens": tokens}  # fmt: skip
+
+
+_MOST_TOKENS: Final = 1024
+
+
+def _implied(model: str) -> str:
+    """The method that vLLM takes for a draft model whose method is not given."""
+    name = model.casefold()
+    return next((found for found in ("ngram", "eagle3", "eagle", "medusa") if found in name), "draft_model")
+
+
+def _bad(message: str, hint: str = "") -> BadInputError:
+    return BadInputError(Diagnostic("RS0501", f"--speculative-config: {message}", None, hint))

@@ -16,10 +16,11 @@ from rightslice.catalogue.versions import version_key
 from rightslice.core.engine import EngineSettings
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 from rightslice.core.quantities import QuantityError, format_bytes, parse_count
-from rightslice.memory.cache import rank_sequence_bytes
 from rightslice.memory.footprint import cache_room_bytes
 from rightslice.memory.legality import legal_parallelism, precision_support, slice_parallelism
 from rightslice.memory.overheads import activation_bytes, engine_memory, overhead_bytes
+from rightslice.memory.speculation import parsed_speculation, speculation_problem, with_draft
+from rightslice.memory.stages import asked_bytes, stage_note
 from rightslice.memory.weights import lora_bytes, rank_weights_bytes
 
 Verdict = Literal["starts", "does_not_start", "refused", "uncertain"]
@@ -37,6 +38,7 @@ _SHORT: Final[dict[str, str]] = {
     "-tp": "--tensor-parallel-size", "-pp": "--pipeline-parallel-size", "-dp": "--data-parallel-size",
     "-ep": "--enable-expert-parallel", "--tp-size": "--tensor-parallel-size", "--tp": "--tensor-parallel-size",
     "--pp-size": "--pipeline-parallel-size", "--context-length": "--max-model-len", "-q": "--quantization",
+    "-sc": "--speculative-config",
     "--mem-fraction-static": "--gpu-memory-utilization", "--max-running-requests": "--max-num-seqs",
     "--chunked-prefill-size": "--max-num-batched-tokens", "--device-memory-utilization": "--gpu-memory-utilization",
     "--tensor_parallel_size": "--tensor-parallel-size", "--tp_size": "--tensor-parallel-size",
@@ -98,6 +100,7 @@ def startup(
     """
     facts = _facts(engine_name)
     settings, others = parse_arguments(architecture, device, facts, version or facts.latest_version, arguments)
+    architecture = with_draft(architecture, settings)
     if refusal := _refusal(architecture, device, settings):
         return StartupReport("refused", refusal[0], 0, 0, 0, 0, refusal[1], others)
     if too_long := _too_long(architecture, device, settings):
@@ -106,7 +109,7 @@ def startup(
         return StartupReport("does_not_start", taken[0], 0, 0, 0, 0, taken[1], others)
     seen = _as_cached(architecture, settings)
     room = _room(architecture, device, settings)
-    need = math.ceil(rank_sequence_bytes(seen, settings.max_model_len, settings))
+    need = math.ceil(asked_bytes(seen, settings.max_model_len, settings))
     longest = _longest(architecture, seen, device, settings)
     verdict: Verdict = "starts" if room >= need else "does_not_start"
     if abs(room - need) < _UNSURE_BYTES and need > 0:
@@ -120,7 +123,7 @@ def startup(
         max_model_len_that_fits=longest,
         fix=_fix(verdict, longest, architecture, device, settings),
         not_considered=others,
-        notes=_notes(architecture, settings),
+        notes=(*stage_note(seen, settings), *_notes(architecture, settings)),
     )
 
 
@@ -162,6 +165,8 @@ def parse_arguments(
             changes["kv_dtype"] = kv
         elif flag == "--quantization" and text == "fp8":
             changes["weight_dtype"] = "fp8"
+        elif flag == "--speculative-config":
+            changes |= parsed_speculation(text)
         elif flag == "--kv-offloading-size":
             continue
         else:
@@ -261,6 +266,8 @@ def _refusal(architecture: Architecture, device: Device, settings: EngineSetting
         sizes = re.findall(r"\d+", problem.rpartition(":")[2])
         smaller = [int(s) for s in sizes if int(s) <= settings.tensor_parallel_size]
         return problem, f"--tensor-parallel-size {max(smaller)}" if smaller else "another checkpoint"
+    if problem := speculation_problem(architecture, settings.engine, settings.speculative_method):
+        return problem, "another method in --speculative-config"
     dtype = settings.weight_dtype
     if precision_support(device, dtype) == "refused" or _too_old(device, settings):
         fix = "--dtype half" if dtype == "bf16" else "a 16-bit checkpoint"
@@ -325,7 +332,7 @@ def _longest(architecture: Architecture, seen: Architecture, device: Device, set
     while low < high:
         middle = (low + high + 1) // 2
         tried = replace(settings, max_model_len=middle * block)
-        fits = _room(architecture, device, tried) >= rank_sequence_bytes(seen, middle * block, tried)
+        fits = _room(architecture, device, tried) >= asked_bytes(seen, middle * block, tried)
         low, high = (middle, high) if fits else (low, middle - 1)
     return low * block
 
@@ -345,7 +352,7 @@ def _fix(verdict: Verdict, longest: int, architecture: Architecture, device: Dev
     for size in _doubled(settings.tensor_parallel_size):
         tried = replace(settings, tensor_parallel_size=size)
         if not legal_parallelism(architecture, tried) and not slice_parallelism(device, tried):
-            need = rank_sequence_bytes(architecture, settings.max_model_len, tried)
+            need = asked_bytes(architecture, settings.max_model_len, tried)
             if _room(architecture, device, tried) >= need:
                 return f"--tensor-parallel-size {size}"
     return "" if longest >= settings.max_model_len else "a smaller model, a lower precision or a larger device"

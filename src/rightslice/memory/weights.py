@@ -20,6 +20,7 @@ _CONVERTED_BYTES: Final[dict[str, float]] = {
 }
 """Bytes per converted weight, scales included: FP8 in blocks of 128 x 128, INT8 per channel, INT4 in groups of 128 with
 a packed zero, NVFP4 in groups of 16, MXFP4 in groups of 32."""
+_ADAPTER_BYTES: Final = 2
 _KEPT: Final = ("embedding", "head", "outside", "tower")
 """Parts that quantisers leave at 16 bit."""
 
@@ -91,16 +92,17 @@ def _share(group: WeightGroup, settings: EngineSettings, tensor: int) -> float:
 
 
 def lora_bytes(architecture: Architecture, settings: EngineSettings) -> int:
-    """Adapter slots: rank x (inputs + outputs) x 2 bytes for every projection of attention and feed-forward blocks.
+    """Adapter slots of one rank in 16 bit: slots x rank x the widths of `LoraWidths`.
 
-    Counted whole on every rank (the input halves are repeated): the safe side.
+    `max_loras` slots are allocated at start and filled with the adapters in use; those of `max_cpu_loras` are in host
+    memory (vLLM 0.32: create_lora_weights; fully_sharded_loras is off by default). Stages of a pipeline hold theirs.
     """
     if not settings.lora_slots:
         return 0
-    hidden, inner = architecture.hidden_size, architecture.intermediate_size
-    widths = sum(
-        g.layers * (2 * (hidden + g.query_heads * g.qk_head_dim) + 2 * (hidden + g.kv_heads * g.qk_head_dim))
-        for g in architecture.attention
-    )
-    widths += architecture.layers * 3 * (hidden + inner)
-    return settings.lora_slots * settings.lora_max_rank * widths * 2
+    widths, tensor = architecture.lora, settings.tensor_parallel_size
+    ranks = tensor * settings.data_parallel_size
+    elements = widths.whole + widths.split / tensor + widths.kv / min(tensor, max(1, architecture.kv_heads))
+    elements += widths.experts_whole / (ranks if settings.expert_parallel else 1) + widths.experts_split / ranks
+    stages, count = settings.pipeline_parallel_size, max(1, architecture.layers)
+    share = math.ceil(count / stages) / count
+    return math.ceil(settings.lora_slots * settings.lora_max_rank * elements * share * _ADAPTER_BYTES)

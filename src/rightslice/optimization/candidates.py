@@ -313,6 +313,7 @@ def _settings(
         lora_slots=lora.adapters if lora else 0,
         lora_max_rank=lora.max_rank if lora else 0,
         speculative_method=speculative.method if speculative else "",
+        speculative_model=(speculative.model or "") if speculative else "",
         speculative_tokens=speculative.tokens if speculative else 0,
         speculative_acceptance=(speculative.acceptance or 0.0) if speculative else 0.0,
     )

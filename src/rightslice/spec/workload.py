@@ -140,9 +140,10 @@ class Lora(Section):
 
 
 class Speculative(Section):
-    """Speculative decoding. Without `acceptance` no speed-up is assumed."""
+    """Speculative decoding. `model` drafts, for methods that need one. Without `acceptance` no gain is assumed."""
 
     method: Name
+    model: ModelSource | None = None
     tokens: Annotated[int, Field(ge=1, le=64)]
     acceptance: Share | None = None
 

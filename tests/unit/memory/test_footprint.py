@@ -23,7 +23,7 @@ from rightslice.memory.footprint import (
     legal_parallelism,
     precision_support,
 )
-from rightslice.memory.weights import rank_weights_bytes, weights_bytes
+from rightslice.memory.weights import lora_bytes, rank_weights_bytes, weights_bytes
 from rightslice.spec.workload import CustomMemory
 
 GIB = 1 << 30
@@ -156,8 +156,31 @@ def test_adapters_take_their_slots() -> None:
     found = resolve_model("Llama-3.1-8B")
     plain = footprint(found, device("L40S"), settings(found), typical_tokens=1000)
     with_lora = footprint(found, device("L40S"), settings(found, lora_slots=4, lora_max_rank=16), typical_tokens=1000)
-    # rank 16 on all seven projections of Llama-3.1-8B: 41.9 M parameters
-    assert with_lora.weights_bytes - plain.weights_bytes == pytest.approx(4 * 41.9e6 * 2, rel=0.01)
+    # rank 16 on all seven projections of Llama-3.1-8B: 41,943,040 parameters; on embedding and head 16 x 2 x 132,352
+    assert with_lora.weights_bytes - plain.weights_bytes == 4 * 2 * (41_943_040 + 16 * 2 * (128_256 + 4096))
+
+
+def test_adapters_over_ranks_keep_one_half_whole() -> None:
+    """By hand from vLLM 0.32: q, k, v, gate and up keep their inputs, o and down their outputs; the rest is divided."""
+    found = resolve_model("Llama-3.1-8B")
+    hidden, inner, kv = 4096, 14_336, 1024
+    whole = 5 * hidden + 2 * hidden
+    split = hidden + 2 * kv + 2 * inner + hidden + inner
+    vocabulary = 2 * (128_256 + hidden)
+    four = lora_bytes(found, settings(found, tensor_parallel_size=4, lora_slots=2, lora_max_rank=8))
+    assert four == 2 * 8 * 2 * (32 * (whole + split // 4) + vocabulary)
+
+
+def test_every_expert_has_its_own_adapter() -> None:
+    found = resolve_model("mistralai/Mixtral-8x7B-v0.1")
+    one = lora_bytes(found, settings(found, lora_slots=1, lora_max_rank=16))
+    experts = 32 * 8 * (2 * 4096 + 2 * 14_336 + 14_336 + 4096)
+    around = 32 * (4 * 4096 + 4096 + 2 * 1024 + 4096 + 4096 + 8 - 4096)
+    assert one == pytest.approx(16 * 2 * (experts + around + 2 * (32_000 + 4096)), rel=0.01)
+    spread = lora_bytes(
+        found, settings(found, data_parallel_size=8, expert_parallel=True, lora_slots=1, lora_max_rank=16)
+    )
+    assert one - spread == pytest.approx(16 * 2 * experts * 7 / 8, rel=1e-6)
 
 
 def test_encoders_have_no_cache() -> None:

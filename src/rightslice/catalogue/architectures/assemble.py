@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Literal
 
 from rightslice.catalogue.architecture import Architecture, AttentionGroup, MoeGroup, WeightGroup
+from rightslice.catalogue.architectures.adapters import lora_widths
 from rightslice.catalogue.architectures.build import build
 from rightslice.catalogue.architectures.config import MAX_CONTEXT, Config, Object
 from rightslice.catalogue.architectures.families import Family
@@ -75,6 +76,7 @@ def read_architecture(raw: Object, name: str, *, where: str = "", hf_quant: Obje
         weights=groups,
         quantisation_block=_block(scheme),
         dense_intermediate_sizes=_dense_widths(ledger.layers),
+        lora=lora_widths(ledger),
         predictor=predictor,
     )
 

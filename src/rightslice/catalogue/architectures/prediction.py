@@ -41,7 +41,7 @@ def _block(ledger: Ledger, text: Config) -> tuple[Layer, ...]:
     last = ledger.layers[-1:]
     if not pattern:
         return last
-    found = []
+    found: list[Layer] = []
     for word in pattern[:_MOST]:
         like = [layer for layer in ledger.layers if _is(layer, word)]
         found += like[-1:] or last
