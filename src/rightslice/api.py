@@ -6,10 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rightslice.app.planning import plan_workload
+from rightslice.app.simulating import WhatIf, simulate_plan
 from rightslice.app.sizing import size_model
+
+__all__ = ["WhatIf", "plan", "simulate", "size"]
 
 if TYPE_CHECKING:
     from rightslice.core.plan import Plan
+    from rightslice.core.replay import Replay
     from rightslice.memory.sizing import SizeReport
 
 
@@ -20,6 +24,14 @@ def plan(workload: str | Path, *, seed: int = 0, risk: float = 0.05) -> Plan:
     a plan with `feasible` False and `binding` set. Raises BadInputError for a bad file.
     """
     return plan_workload(Path(workload), seed=seed, risk=risk).plan
+
+
+def simulate(plan: str | Path, what_if: WhatIf | None = None) -> Replay:
+    """Play a `plan.json` (or its folder) again, with what `what_if` changes.
+
+    Raises BadInputError for an unreadable or infeasible plan and for changes that make no sense.
+    """
+    return simulate_plan(Path(plan), what_if or WhatIf())
 
 
 def size(  # noqa: PLR0913 - the options of the command

@@ -75,8 +75,8 @@ def plan_workload(
     with clock.running("read_s"):
         loaded = load_workload(path, known_names())
         wanted = choices(loaded.workload)
-        known = [_architectures(workload) for workload in wanted]
-        traces = _traces(loaded.workload, path)
+        known = [architectures_of(workload) for workload in wanted]
+        traces = traces_of(loaded.workload, path.parent)
     answers = []
     for workload, architectures in zip(wanted, known, strict=True):
         progress("candidates")
@@ -92,6 +92,7 @@ def plan_workload(
         progress("ways out")
         tried = ways_out(answer, _retry(architectures, traces, seed, risk))
         plan = replace(plan, binding=replace(plan.binding, ways_out=(*plan.binding.ways_out, *tried)))
+    plan = replace(plan, workload=loaded.plain)
     return PlanOutcome(plan, {**NO_TIMINGS, **clock.timings()}, loaded.warnings)
 
 
@@ -112,7 +113,8 @@ def _retry(
     return attempt
 
 
-def _architectures(workload: Workload) -> dict[str, Architecture | None]:
+def architectures_of(workload: Workload) -> dict[str, Architecture | None]:
+    """Model name -> architecture of its first source; None for measured stages and models of given memory."""
     return {model.name: _architecture(model) for model in workload.models}
 
 
@@ -159,9 +161,10 @@ def _check_context(model: Model, architecture: Architecture) -> None:
         raise BadInputError(found)
 
 
-def _traces(workload: Workload, path: Path) -> dict[str, Trace]:
+def traces_of(workload: Workload, folder: Path) -> dict[str, Trace]:
+    """Trace name in the workload -> its rows; names are relative to `folder`."""
     names = {c.trace for model in workload.models for c in model.traffic if c.trace}
-    return {name: read_trace(path.parent / name) for name in sorted(names)}
+    return {name: read_trace(folder / name) for name in sorted(names)}
 
 
 def _platforms(workload: Workload, providers: Sequence[str]) -> dict[str, str]:

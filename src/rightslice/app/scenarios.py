@@ -50,13 +50,21 @@ class Load:
         return sum(len(found.arrivals) for found in self.classes) + max(of_users, default=0.0)
 
 
-def draw_loads(workload: Workload, needs: Sequence[Need], traces: Mapping[str, Trace], seed: int) -> tuple[Load, ...]:
+def draw_loads(
+    workload: Workload,
+    needs: Sequence[Need],
+    traces: Mapping[str, Trace],
+    seed: int,
+    horizon_s: float | None = None,
+) -> tuple[Load, ...]:
     """The traffic of each group of models that pipelines tie together; groups do not touch each other.
 
-    Arrivals are drawn at the planned rates over one horizon per group, and the lengths of every population.
+    Arrivals are drawn at the planned rates over one horizon per group (`horizon_s` of None: long enough to verify),
+    and the lengths of every population.
     """
     return tuple(
-        _draw(workload, [need for need in needs if need.name in group], traces, seed) for group in _groups(needs)
+        _draw(workload, [need for need in needs if need.name in group], traces, seed, horizon_s)
+        for group in _groups(needs)
     )
 
 
@@ -70,7 +78,9 @@ def _groups(needs: Sequence[Need]) -> list[frozenset[str]]:
     return sorted((frozenset(group) for group in groups), key=lambda g: [n.name in g for n in needs], reverse=True)
 
 
-def _draw(workload: Workload, needs: Sequence[Need], traces: Mapping[str, Trace], seed: int) -> Load:
+def _draw(
+    workload: Workload, needs: Sequence[Need], traces: Mapping[str, Trace], seed: int, horizon_s: float | None
+) -> Load:
     names = frozenset(need.name for need in needs)
     populations = tuple(
         _population(pipeline, name, users, needs, seed)
@@ -78,7 +88,7 @@ def _draw(workload: Workload, needs: Sequence[Need], traces: Mapping[str, Trace]
         if pipeline.stages[0] in names
         for name, users in pipeline.users.items()
     )
-    horizon_s = _horizon_s(needs)
+    horizon_s = horizon_s or _horizon_s(needs)
     if populations and not any(need.model.traffic for need in needs):
         horizon_s = max(p.duration_s for p in populations)
     classes = tuple(

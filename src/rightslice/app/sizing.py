@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from rightslice.app.models import find_model
@@ -18,25 +18,43 @@ VENDOR = "nvidia"
 """The ladder shows accelerators of the vendor whose engine images are emitted; any other can be asked for by name."""
 
 
-def size_model(source: str, *, accelerator: str | None = None, **asked: Any) -> SizeReport:
-    """Size one model. `asked` are the fields of SizeRequest. Raises BadInputError for unknown names and values."""
+def size_model(
+    source: str, *, accelerator: str | None = None, device_memory_bytes: int | None = None, **asked: Any
+) -> SizeReport:
+    """Size one model. `asked` are the fields of SizeRequest; `device_memory_bytes` is what the named accelerator shows.
+
+    Raises BadInputError for unknown names and values.
+    """
     known = {field.name for field in fields(SizeRequest)}
     if unknown := sorted(set(asked) - known):
         raise TypeError(f"unknown argument {unknown[0]}")
     request = SizeRequest(accelerator=accelerator, **asked)
-    seen = (_named(accelerator),) if accelerator else ladder()
+    seen = (_named(accelerator, device_memory_bytes),) if accelerator else ladder()
     return size(find_model(source), request, seen)
 
 
-def start_up(source: str, accelerator: str | None, engine: str, version: str, arguments: str) -> StartupReport:
-    """Whether `engine` would start on one rank of `accelerator` with these arguments.
+@dataclass(frozen=True, slots=True)
+class Start:
+    """An engine about to start on one rank of `accelerator`; memories in bytes, None: the catalogue's, and all free."""
 
-    Raises BadInputError for unknown names, arguments that are not understood, and when no accelerator is named.
-    """
-    if accelerator is None:
-        hint = "for example --accelerator A100-SXM-80GB"
-        raise BadInputError(Diagnostic("RS0502", "--engine needs --accelerator", hint=hint))
-    return startup(find_model(source), _named(accelerator), engine_name=engine, version=version, arguments=arguments)
+    accelerator: str
+    engine: str
+    version: str = ""
+    arguments: str = ""
+    device_memory_bytes: int | None = None
+    free_memory_bytes: int | None = None
+
+
+def start_up(source: str, start: Start) -> StartupReport:
+    """Whether the engine would start. Raises BadInputError for unknown names and arguments that are not understood."""
+    return startup(
+        find_model(source),
+        _named(start.accelerator, start.device_memory_bytes),
+        engine_name=start.engine,
+        version=start.version,
+        arguments=start.arguments,
+        free_bytes=start.free_memory_bytes,
+    )
 
 
 def ladder() -> tuple[Device, ...]:
@@ -46,11 +64,12 @@ def ladder() -> tuple[Device, ...]:
     return tuple(sorted(whole, key=lambda seen: (seen.memory_bytes, seen.name)))
 
 
-def _named(text: str) -> Device:
+def _named(text: str, memory_bytes: int | None) -> Device:
     found = resolve_device(text)
     try:
         if found is not None:
-            return device(*found)
+            seen = device(*found)
+            return replace(seen, memory_bytes=memory_bytes) if memory_bytes else seen
     except KeyError:
         table = geometry(found[0]) if found else None
         names = [profile.name for profile in table.profiles] if table else []

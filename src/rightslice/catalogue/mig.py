@@ -71,6 +71,13 @@ def takes_all_memory(accelerator: str, profile: str) -> bool:
     return table is not None and any(p.name == profile and p.mem_units == table.mem_units for p in table.profiles)
 
 
+def share_of_gpu(accelerator: str, partition: str) -> float:
+    """Memory units of a slice over all units; 1.0 for anything that is no slice of that accelerator."""
+    table = geometry(accelerator)
+    profiles = {p.name: p.mem_units / table.mem_units for p in table.profiles} if table else {}
+    return profiles.get(partition, 1.0)
+
+
 @lru_cache(maxsize=64)
 def layouts(accelerator: str) -> tuple[MigLayout, ...]:
     """Every layout to which no instance can be added, however the others are placed; empty without a MIG table.

@@ -292,7 +292,10 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The whole answer. `monthly_usd`, `bound` and `verification` are None when infeasible."""
+    """The whole answer. `monthly_usd`, `bound` and `verification` are None when infeasible.
+
+    `workload`: the document that it answers, as written, so that the plan can be simulated and explained by itself.
+    """
 
     name: str
     feasible: bool
@@ -319,6 +322,7 @@ class Plan:
     warnings: tuple[PlanWarning, ...]
     assumptions: tuple[str, ...] = ()
     binding: Binding | None = None
+    workload: dict[str, Any] | None = None
     schema: str = PLAN_SCHEMA
 
     def pool(self, name: str) -> Pool:

@@ -41,7 +41,7 @@ def test_memory_that_nobody_printed_is_assumed_and_says_so(name: str, visible_mi
 
 
 def test_every_row_is_complete_enough_to_plan_memory_and_bandwidth() -> None:
-    assert len(accelerators()) == 70
+    assert len(accelerators()) == 72
     for item in accelerators().values():
         assert 0.9 * item.visible_memory_bytes < item.advertised_memory_bytes
         assert item.visible_memory_bytes <= item.advertised_memory_bytes

@@ -193,7 +193,7 @@ def test_the_traceback_is_for_those_who_ask(
         (["size", "m", "--sequences", "0"], "error[RS0501] --sequences 0 is too small"),
         (["catalog", "gpus"], 'error[RS0503] unknown command "gpus". Available commands: accelerators, machines'),
         (["init", "--name", "A B"], 'error[RS0303] "A B" is not a usable name'),
-        (["simulate", "plan.json"], 'error[RS0503] unknown command "simulate".'),
+        (["audit", "plan.json"], 'error[RS0503] unknown command "audit".'),
     ],
 )
 def test_mistakes_on_the_command_line(tokens: list[str], said: str, capsys: Captured) -> None:

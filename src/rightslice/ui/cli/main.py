@@ -10,18 +10,21 @@ from cyclopts import App
 
 from rightslice import __version__
 from rightslice.core.errors import BadInputError, Diagnostic
-from rightslice.ui.cli import catalog, documents, plan, size
+from rightslice.ui.cli import catalog, documents, plan, simulate, size
 from rightslice.ui.cli.failures import guarded
 from rightslice.ui.cli.output import open_closed_streams, write_text
 
 QUESTIONS: Final = (
     ("Does it fit, on what?", "size"),
     ("What should I deploy, what will it cost?", "plan"),
+    ("What would happen if …?", "simulate"),
     ("What hardware, models and engines are known?", "catalog"),
     ("How do I start a workload file?", "init"),
     ("What may stand in a workload file, in a plan?", "schema"),
 )
 """In the order in which people ask."""
+
+_MAY_BE_EMPTY: Final = ("--engine-args", "--engine-version")
 
 HELP: Final = """\
 rightslice plans GPU inference on Kubernetes from one workload file, and verifies the plan in simulation.
@@ -48,6 +51,7 @@ def build() -> App:
     )
     app.command(size.size)
     app.command(plan.plan)
+    app.command(simulate.simulate)
     app.command(catalog.build())
     app.command(documents.init)
     app.command(documents.schema)
@@ -71,7 +75,7 @@ def _run(tokens: list[str]) -> int:
     if not tokens or tokens in (["--help"], ["-h"], ["help"]):
         write_text(help_text())
         return 0
-    if "" in tokens:
+    if any(not token and before not in _MAY_BE_EMPTY for before, token in zip(["", *tokens], tokens, strict=False)):
         raise BadInputError(Diagnostic("RS0503", "one argument is empty", hint="an unset variable of the shell?"))
     if tokens[0] in {"--help", "-h"}:
         tokens = [*tokens[1:], "--help"]

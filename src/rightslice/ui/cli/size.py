@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from rightslice.core.engine import Dtype, KvDtype
 from rightslice.core.errors import BadInputError, Diagnostic
+from rightslice.core.quantities import QuantityError, parse_bytes
 from rightslice.ui.cli.options import Flag
 from rightslice.ui.cli.output import terminal, write_json, write_text
 
@@ -33,14 +34,45 @@ class Question:
     accelerator: Annotated[
         str | None, Parameter(help="This one only, or a slice of it: A100-SXM-80GB:MIG-3g.40gb.")
     ] = None
+    device_memory: Annotated[
+        str | None, Parameter(help="Memory that this accelerator shows, if not the catalogue's: 23.58GiB.")
+    ] = None
     method: Annotated[
         Literal["exact", "gke"], Parameter(help="From the real architecture, or by the formula of Google's GKE guide.")
     ] = "exact"
     engine: Annotated[str | None, Parameter(help="Answer as this engine would at start-up: vllm, sglang, …")] = None
     engine_version: Annotated[str, Parameter(help="Version of that engine; the newest known by default.")] = ""
     engine_args: Annotated[
-        str, Parameter(help='Its arguments in one string: --engine-args="-tp 2 --max-model-len 32768".')
+        str,
+        Parameter(
+            help='Its arguments in one string: --engine-args "-tp 2 --max-model-len 32768".', allow_leading_hyphen=True
+        ),
     ] = ""
+    free_memory: Annotated[
+        str | None, Parameter(help="Memory free when that engine starts, where others use the accelerator: 67.2GiB.")
+    ] = None
+
+    @property
+    def device_memory_bytes(self) -> int | None:
+        """Raises BadInputError RS0501."""
+        return _bytes("--device-memory", self.device_memory)
+
+    @property
+    def free_memory_bytes(self) -> int | None:
+        """Raises BadInputError RS0501."""
+        return _bytes("--free-memory", self.free_memory)
+
+
+def _bytes(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        amount = parse_bytes(text)
+    except QuantityError as error:
+        raise BadInputError(Diagnostic("RS0501", f"{option}: {error}")) from None
+    if not 1 << 20 <= amount <= 1 << 50:
+        raise BadInputError(Diagnostic("RS0501", f"{option} {text[:40]} is the memory of no accelerator"))
+    return amount
 
 
 _DEFAULTS = Question()
@@ -69,6 +101,7 @@ def size(model: str, /, *, question: Question = _DEFAULTS, json: Flag = False) -
         dtype=question.dtype,
         kv_dtype=question.kv_dtype,
         accelerator=question.accelerator,
+        device_memory_bytes=question.device_memory_bytes,
         method=question.method,
     )
     verdict = _verdict(model, question)
@@ -87,10 +120,14 @@ def size(model: str, /, *, question: Question = _DEFAULTS, json: Flag = False) -
 def _verdict(model: str, question: Question) -> StartupReport | None:
     if question.engine is None:
         return None
-    from rightslice.app.sizing import start_up  # noqa: PLC0415 - heavy
+    if question.accelerator is None:
+        hint = "for example --accelerator A100-SXM-80GB"
+        raise BadInputError(Diagnostic("RS0502", "--engine needs --accelerator", hint=hint))
+    from rightslice.app.sizing import Start, start_up  # noqa: PLC0415 - heavy
 
+    memories = (question.device_memory_bytes, question.free_memory_bytes)
     asked = (question.accelerator, question.engine, question.engine_version, question.engine_args)
-    return start_up(model, *asked)
+    return start_up(model, Start(*asked, *memories))
 
 
 def _document(report: SizeReport, verdict: StartupReport | None) -> dict[str, object]:
@@ -118,7 +155,10 @@ def _check(question: Question) -> None:
         for name, (value, _) in least.items()
         if value > LARGEST
     ]
-    if question.engine is None and (question.engine_version or question.engine_args):
-        wrong.append(Diagnostic("RS0502", "--engine-version and --engine-args need --engine", hint="--engine vllm"))
+    if question.engine is None and (question.engine_version or question.engine_args or question.free_memory):
+        names = "--engine-version, --engine-args and --free-memory"
+        wrong.append(Diagnostic("RS0502", f"{names} need --engine", hint="--engine vllm"))
+    if question.accelerator is None and question.device_memory:
+        wrong.append(Diagnostic("RS0502", "--device-memory needs --accelerator"))
     if wrong:
         raise BadInputError(wrong)

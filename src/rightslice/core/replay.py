@@ -1,0 +1,74 @@
+"""What `simulate` answers: the results of a plan played again, with what its machines did and cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rightslice.core.documents import to_jsonable
+from rightslice.core.results import SimulationResult
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """`results`: one for each group of models and population. `cpu_s` is of the event loops alone.
+
+    `usd` is None where the machines of a changed accelerator have no price here.
+    """
+
+    plan: str
+    seed: int
+    results: tuple[SimulationResult, ...]
+    cpu_s: float
+    gpu_hours: float
+    usd: float | None
+
+    @property
+    def requests(self) -> int:
+        """Requests that started after the warm-up."""
+        return sum(result.requests for result in self.results)
+
+    @property
+    def holds(self) -> bool:
+        """Whether every objective holds and no request fails."""
+        return all(result.sound for result in self.results)
+
+    @property
+    def horizon_s(self) -> float:
+        """The longest of the runs."""
+        return max((result.horizon_s for result in self.results), default=0.0)
+
+    @property
+    def requests_per_s_per_gpu(self) -> float | None:
+        """Completed requests per second over the physical GPUs; None without GPUs."""
+        if not self.gpu_hours or not self.horizon_s:
+            return None
+        rate = sum(c.requests_per_s for result in self.results for c in result.per_class)
+        rate += sum(p.requests_per_s for result in self.results for p in result.pipelines)
+        return rate / (self.gpu_hours * 3600.0 / self.horizon_s)
+
+    def document(self) -> dict[str, Any]:
+        """The JSON document."""
+        total = {
+            name: sum(getattr(result, name) for result in self.results)
+            for name in ("requests", "completed", "failed", "requeued", "lost")
+        }
+        classes = [_renamed(to_jsonable(found)) for result in self.results for found in result.per_class]
+        return {
+            "plan": self.plan,
+            **total,
+            "seed": self.seed,
+            "horizon_s": self.horizon_s,
+            "cpu_s": self.cpu_s,
+            "holds": self.holds,
+            "per_model": classes,
+            "pipelines": [to_jsonable(found) for result in self.results for found in result.pipelines],
+            "replicas": [to_jsonable(found) for result in self.results for found in result.replicas],
+            "gpu_hours": self.gpu_hours,
+            "usd": self.usd,
+            "requests_per_s_per_gpu": self.requests_per_s_per_gpu,
+        }
+
+
+def _renamed(found: dict[str, Any]) -> dict[str, Any]:
+    return {"class" if key == "traffic_class" else key: value for key, value in found.items()}

@@ -1,0 +1,136 @@
+"""`rightslice simulate` on real plans: the plan's own verification again, and what-if questions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rightslice.core.documents import to_jsonable
+from rightslice.ui.cli.main import main
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TRACE = Path(__file__).parents[1] / "data" / "traces" / "azure_llm_2023_conv_head.csv"
+
+Answer = Callable[..., tuple[int, Any]]
+
+
+@pytest.fixture(scope="module")
+def chat(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a planned chat model."""
+    folder = tmp_path_factory.mktemp("chat")
+    assert main(["plan", str(EXAMPLES / "gemma-27b-chat.yaml"), "-o", str(folder), "--quiet"]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def voice(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a planned pipeline."""
+    folder = tmp_path_factory.mktemp("voice")
+    assert main(["plan", str(EXAMPLES / "voice-assistant.yaml"), "-o", str(folder), "--quiet"]) == 0
+    return folder
+
+
+@pytest.fixture
+def simulated(capfdbinary: pytest.CaptureFixture[bytes]) -> Answer:
+    def run(*arguments: object) -> tuple[int, Any]:
+        capfdbinary.readouterr()
+        code = main(["simulate", *map(str, arguments), "--json"])
+        out = capfdbinary.readouterr().out
+        return code, json.loads(out)
+
+    return run
+
+
+def test_a_plan_simulated_is_its_own_verification(chat: Path, simulated: Answer) -> None:
+    code, found = simulated(chat)
+    verified = json.loads((chat / "plan.json").read_text())["verification"]
+    assert code == 0
+    for name in ("requests", "completed", "failed", "seed", "horizon_s"):
+        assert found[name] == verified[name]
+    assert found["per_model"][0]["slo_attainment"] == verified["slo_attainment"]
+
+
+def test_every_field_of_the_contract_is_there(voice: Path, simulated: Answer) -> None:
+    _, found = simulated(voice / "plan.json")
+    assert {"requests", "completed", "failed", "requeued", "lost", "seed", "cpu_s", "per_model", "pipelines",
+            "gpu_hours", "usd", "requests_per_s_per_gpu"} <= found.keys()  # fmt: skip
+    assert {(p["name"], p["users"]) for p in found["pipelines"]} == {("voice", "light"), ("voice", "heavy")}
+    plan = json.loads((voice / "plan.json").read_text())
+    gpus = sum(pool["nodes"] * pool["gpus_per_node"] for pool in plan["pools"])
+    assert found["gpu_hours"] == pytest.approx(gpus * found["horizon_s"] / 3600)
+    per_hour = sum(pool["nodes"] * pool["hourly_usd"] for pool in plan["pools"])
+    assert found["usd"] == pytest.approx(per_hour * found["horizon_s"] / 3600)
+
+
+def test_fewer_replicas_are_slower_and_cost_less(chat: Path, simulated: Answer) -> None:
+    _, planned = simulated(chat)
+    _, found = simulated(chat, "--set", "models.chat.replicas=1")
+    assert len(found["replicas"]) < len(planned["replicas"])
+    assert found["per_model"][0]["ttft_ms"]["p95"] > planned["per_model"][0]["ttft_ms"]["p95"]
+    assert found["usd"] < planned["usd"]
+
+
+def test_a_faster_accelerator_is_faster_and_has_no_price_here(chat: Path, simulated: Answer) -> None:
+    _, planned = simulated(chat)
+    code, found = simulated(chat, "--set", "models.chat.accelerator=H100-SXM-80GB")
+    assert code == 0
+    assert found["per_model"][0]["tpot_ms"]["p50"] < planned["per_model"][0]["tpot_ms"]["p50"] / 1.5
+    assert found["usd"] is None
+
+
+def test_too_much_traffic_is_a_no(chat: Path, simulated: Answer) -> None:
+    code, found = simulated(chat, "--rate", "60/s", "--horizon", "5m")
+    assert code == 1
+    assert not found["holds"]
+
+
+def test_recorded_requests_replace_the_drawn_ones(chat: Path, simulated: Answer) -> None:
+    _, found = simulated(chat, "--trace", TRACE, "--horizon", "2m")
+    rows = TRACE.read_text().splitlines()[1:]
+    mean_output = sum(int(row.split(",")[2]) for row in rows) / len(rows)
+    completed = found["per_model"][0]
+    assert completed["output_tokens_per_s"] / completed["requests_per_s"] == pytest.approx(mean_output, rel=0.25)
+
+
+def test_one_population_alone(voice: Path, simulated: Answer) -> None:
+    _, found = simulated(voice, "--users", "light", "--set", "pipelines.voice.users.light.concurrent=4")
+    assert [p["users"] for p in found["pipelines"]] == ["light"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        (["--set", "models.chta.replicas=2"], "RS0501"),
+        (["--set", "models.chat.replicas=-1"], "RS0501"),
+        (["--set", "models.chat.replicas=many"], "RS0501"),
+        (["--set", "models.chat.accelerator=L4"], "RS2001"),
+        (["--set", "models.chat.accelerator=H999"], "RS0312"),
+        (["--set", "models.chat.traffic.rate=fast"], "RS0107"),
+        (["--set", "models.chat.colour=red"], "RS0201"),
+        (["--rate", "3/s", "--trace", "x.csv"], "RS0502"),
+        (["--trace", "missing.csv"], "RS0401"),
+        (["--users", "heavy"], "RS0501"),
+        (["--horizon", "0s"], "RS0501"),
+        (["--horizon", "200d"], "RS0501"),
+        (["--seed", "-1"], "RS0501"),
+    ],
+)
+def test_what_makes_no_sense_is_one_diagnostic(
+    chat: Path, arguments: list[str], rule: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", str(chat), *arguments]) == 2
+    said = capsys.readouterr().err
+    assert rule in said
+    assert "Traceback" not in said
+
+
+def test_a_plan_of_an_older_version_says_so(chat: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = json.loads((chat / "plan.json").read_text())
+    plan["workload"] = None
+    (tmp_path / "plan.json").write_text(json.dumps(to_jsonable(plan)))
+    assert main(["simulate", str(tmp_path)]) == 2
+    assert "plan again" in capsys.readouterr().err
