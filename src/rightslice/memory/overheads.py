@@ -64,7 +64,8 @@ def activation_bytes(architecture: Architecture, settings: EngineSettings) -> in
 
     Prefill, per token in 16 bit: 3 x hidden + 3 x (inner width / t) for a dense block (reproduces 2.53 GiB of 40,000
     tokens on two ranks, vllm#11251, and the 110 kB per token between the two runs of vllm#10517); for experts
-    3 x hidden + k x (max(2 x width, hidden) + width). Without chunked prefill a step holds a whole prompt.
+    3 x hidden + k x (max(2 x width, hidden) + width), and with data-parallel ranks the hidden states of all of them
+    before and after the experts. Without chunked prefill a step holds a whole prompt.
     Sampling: sequences x vocabulary x the engine's bytes per logit.
     """
     tokens = settings.max_num_batched_tokens
@@ -76,7 +77,8 @@ def activation_bytes(architecture: Architecture, settings: EngineSettings) -> in
     widest = _INNER_COPIES * inner / tensor
     for group in architecture.moe:
         width = group.intermediate_size / (1 if settings.expert_parallel else tensor)
-        widest = max(widest, group.experts_per_token * (max(2 * width, hidden) + width))
+        gathered = 2 * hidden * settings.data_parallel_size if settings.data_parallel_size > 1 else 0
+        widest = max(widest, group.experts_per_token * (max(2 * width, hidden) + width) + gathered)
     for mixer in architecture.attention:
         queries = mixer.query_heads * mixer.qk_head_dim + mixer.kv_heads * (mixer.qk_head_dim + mixer.v_head_dim)
         widest = max(widest, (queries + mixer.query_heads * mixer.v_head_dim) / tensor)
