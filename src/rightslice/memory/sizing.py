@@ -17,7 +17,7 @@ from rightslice.memory.footprint import Footprint, footprint
 from rightslice.memory.gke import gke_terms
 from rightslice.memory.legality import gains_from_replicas, legal_parallelism, precision_support
 from rightslice.memory.notes import exact_notes, not_modeled
-from rightslice.memory.overheads import activation_bytes, engine_memory, rotary_bytes
+from rightslice.memory.overheads import activation_bytes, engine_memory, rank_step_tokens, rotary_bytes
 from rightslice.memory.weights import weights_bytes
 
 COUNTS: Final = (1, 2, 4, 8, 16)
@@ -257,7 +257,7 @@ def settings_for(
         kv_dtype=request.kv_dtype or "bf16",  # type: ignore[arg-type]
         max_model_len=request.tokens,
         max_num_seqs=max(request.sequences, defaults.max_num_seqs),
-        max_num_batched_tokens=defaults.max_num_batched_tokens,
+        max_num_batched_tokens=rank_step_tokens(defaults.max_num_batched_tokens, 1 if split == "tensor" else count),
         memory_fraction=defaults.memory_fraction,
         block_size_tokens=defaults.block_size_tokens,
     )

@@ -16,6 +16,7 @@ from rightslice.core.plan import Memory, Rejection
 from rightslice.core.quantities import format_bytes
 from rightslice.memory.footprint import custom_footprint, footprint, legal_parallelism, precision_support
 from rightslice.memory.legality import gains_from_replicas
+from rightslice.memory.overheads import rank_step_tokens
 from rightslice.optimization.needs import Need
 from rightslice.optimization.options import Candidates, Option
 from rightslice.performance.laws import step_costs
@@ -305,7 +306,7 @@ def _settings(
         kv_dtype=kv_dtype,
         max_model_len=need.max_model_len,
         max_num_seqs=defaults.max_num_seqs,
-        max_num_batched_tokens=defaults.max_num_batched_tokens,
+        max_num_batched_tokens=rank_step_tokens(defaults.max_num_batched_tokens, shape.data),
         memory_fraction=defaults.memory_fraction,
         block_size_tokens=defaults.block_size_tokens,
         prefix_caching=defaults.prefix_caching,

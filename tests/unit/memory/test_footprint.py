@@ -23,6 +23,7 @@ from rightslice.memory.footprint import (
     legal_parallelism,
     precision_support,
 )
+from rightslice.memory.overheads import rank_step_tokens
 from rightslice.memory.weights import lora_bytes, rank_weights_bytes, weights_bytes
 from rightslice.spec.workload import CustomMemory
 
@@ -274,3 +275,16 @@ def test_the_ranks_together_hold_every_model() -> None:
             assert 2 * tensor * rank_weights_bytes(model, two) >= weights_bytes(model, "bf16") * 0.999_999, model.family
             assert held <= before, model.family
             before = held
+
+
+def test_ranks_gather_the_tokens_of_all_for_their_experts() -> None:
+    """Sixteen ranks of DeepSeek-R1 with 8,192 tokens each need 23 GB for it, which an H100 does not have left."""
+    r1, h100 = resolve_model("DeepSeek-R1"), device("H100-SXM-80GB")
+    ranks = settings(r1, data_parallel_size=16, expert_parallel=True, max_num_batched_tokens=8192)
+    held = footprint(r1, h100, ranks, typical_tokens=1000)
+    assert not held.fits
+    assert held.activation_bytes == 2 * 8192 * (3 * 7168 + 16 * (8 * (7168 + 2048) + 2 * 7168))
+    assert rank_step_tokens(8192, 16) == 2048
+    assert rank_step_tokens(8192, 2) == 4096
+    assert rank_step_tokens(2048, 2) == rank_step_tokens(2048, 1) == 2048
+    assert footprint(r1, h100, replace(ranks, max_num_batched_tokens=2048), typical_tokens=1000).fits
