@@ -142,6 +142,7 @@ def test_flags_that_manifests_emit_are_read_back_as_the_same_settings(
         max_num_seqs=64,
         prefix_caching=False,
         memory_fraction=0.85,
+        kv_cache_memory_bytes=10_705_206_477 if spread else 0,
         speculative_method=method,
         speculative_tokens=2 if method else 0,
         lora_slots=adapters,

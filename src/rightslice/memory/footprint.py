@@ -57,7 +57,10 @@ def cache_room_bytes(
     weights-and-kv (SGLang): f x memory - weights, and activations and overhead must fit into the rest of the device.
     kv-of-free (TensorRT-LLM): f x (memory - weights - activations - overhead).
     none: memory - weights - activations - overhead.
+    A cache size that was given is taken as it is: the engine does not check it against anything (vLLM 0.32).
     """
+    if settings.kv_cache_memory_bytes:
+        return settings.kv_cache_memory_bytes
     kind = engine(settings.engine).memory_fraction_of
     fraction = settings.memory_fraction
     beside = activations_bytes + overheads_bytes

@@ -24,11 +24,14 @@ def asks_whole_model(settings: EngineSettings) -> bool:
     return version_key(since) <= version_key(settings.version) < version_key(before)
 
 
+def asked_settings(settings: EngineSettings) -> EngineSettings:
+    """Settings under which the engine's check counts the cache of one sequence."""
+    return replace(settings, pipeline_parallel_size=1) if asks_whole_model(settings) else settings
+
+
 def asked_bytes(architecture: Architecture, tokens: int, settings: EngineSettings) -> float:
     """Cache of one sequence that the engine's check wants on the fullest rank."""
-    if asks_whole_model(settings):
-        return rank_sequence_bytes(architecture, tokens, replace(settings, pipeline_parallel_size=1))
-    return rank_sequence_bytes(architecture, tokens, settings)
+    return rank_sequence_bytes(architecture, tokens, asked_settings(settings))
 
 
 def stage_note(architecture: Architecture, settings: EngineSettings) -> tuple[str, ...]:

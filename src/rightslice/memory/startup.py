@@ -56,7 +56,9 @@ _NUMBERS: Final[dict[str, str]] = {
     "--block-size": "block_size_tokens",
     "--max-loras": "lora_slots",
     "--max-lora-rank": "lora_max_rank",
+    "--kv-cache-memory-bytes": "kv_cache_memory_bytes",
 }
+_MOST: Final[dict[str, int]] = {"--kv-cache-memory-bytes": 1 << 50}
 _SWITCHES: Final[dict[str, tuple[str, bool]]] = {
     "--enable-expert-parallel": ("expert_parallel", True),
     "--enable-chunked-prefill": ("chunked_prefill", True),
@@ -153,7 +155,7 @@ def parse_arguments(
     changes: dict[str, object] = {}
     for flag, text in given:
         if flag in _NUMBERS:
-            changes[_NUMBERS[flag]] = _count(flag, text)
+            changes[_NUMBERS[flag]] = _count(flag, text, _MOST.get(flag, 1 << 30))
         elif flag in _SWITCHES:
             field, value = _SWITCHES[flag]
             changes[field] = value
@@ -231,12 +233,12 @@ def _pairs(arguments: str) -> tuple[list[tuple[str, str]], list[str]]:
     return found, others
 
 
-def _count(flag: str, text: str) -> int:
+def _count(flag: str, text: str, most: int) -> int:
     try:
         value = parse_count(text.replace("_", ""))
     except QuantityError as error:
         raise BadInputError(Diagnostic("RS0501", f"{flag}: {error}")) from None
-    if not 1 <= value <= 1 << 30:
+    if not 1 <= value <= most:
         raise BadInputError(Diagnostic("RS0501", f"{flag} {value} is out of range"))
     return value
 
