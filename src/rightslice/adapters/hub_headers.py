@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -26,9 +27,9 @@ def header_weights(model: str, folder: Path, layers: int) -> Stored | None:
     None when the hub is off, does not answer ranged reads within DEADLINE_S, or has no safetensors files: the caller
     then has the total of the index. A header is at most 25 MB, the client's own limit.
     """
-    from huggingface_hub import cached_assets_path, constants  # noqa: PLC0415 - only with the extra
+    from huggingface_hub import constants  # noqa: PLC0415 - only with the extra
 
-    place = cached_assets_path("rightslice", model.replace("/", "--"), folder.name) / _SUMMARY
+    place = Path(constants.HF_ASSETS_CACHE) / "rightslice" / model.replace("/", "--") / folder.name / _SUMMARY
     if kept := _kept(place):
         return kept
     names = _files(folder)
@@ -38,7 +39,9 @@ def header_weights(model: str, folder: Path, layers: int) -> Stored | None:
     if tensors is None:
         return None
     found = stored_tensors(tensors, layers)
-    place.write_text(json.dumps(asdict(found)), encoding="utf-8")
+    with suppress(OSError):  # a cache that cannot be written is asked anew next time
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(json.dumps(asdict(found)), encoding="utf-8")
     return found
 
 
