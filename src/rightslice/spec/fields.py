@@ -152,7 +152,9 @@ def _method(value: str) -> str:
 MethodName = Annotated[
     str,
     AfterValidator(_method),
-    WithJsonSchema({"type": "string", "pattern": "^[a-z0-9]([-_a-z0-9]{0,61}[a-z0-9])?$", "examples": ["ngram", "draft_model"]}),
+    WithJsonSchema(
+        {"type": "string", "pattern": "^[a-z0-9]([-_a-z0-9]{0,61}[a-z0-9])?$", "examples": ["ngram", "draft_model"]}
+    ),
 ]
 """A name as engines spell it, underscores included."""
 
