@@ -265,6 +265,22 @@ def two_nodes() -> Plan:
     return plan("giant", (on,), (giant,), placements)
 
 
+def two_nodes_of_ranks() -> Plan:
+    """The same machines and model as `two_nodes`: sixteen attention replicas with the experts spread over them."""
+    planned = two_nodes()
+    settings = EngineSettings(
+        version="0.33.0", data_parallel_size=16, expert_parallel=True, weight_dtype="fp8", max_model_len=16384
+    )
+    source = "deepseek-ai/DeepSeek-V3"
+    on = planned.pools[0]
+    giant = model(
+        "giant", on, vllm(source, settings), memory("H100-SXM-80GB", WHOLE, 56.0, 12.0), source=source, gpus=16
+    )
+    return plan(
+        "ranks", (on,), (giant,), tuple(placed(on, node, gpu, (giant, 0, 0)) for node in range(2) for gpu in range(8))
+    )
+
+
 def uniform_slices() -> Plan:
     """Seven embedding servers on slices of one GPU that is cut at the creation of its pool; GKE, spot."""
     on = pool(
@@ -293,4 +309,10 @@ def voice_uniform() -> Plan:
 
 
 GOLDEN = {"voice": voice, "large-llm": large_llm, "custom-memory": custom_memory}
-EVERY = {**GOLDEN, "two-nodes": two_nodes, "uniform-slices": uniform_slices, "voice-uniform": voice_uniform}
+EVERY = {
+    **GOLDEN,
+    "two-nodes": two_nodes,
+    "two-nodes-of-ranks": two_nodes_of_ranks,
+    "uniform-slices": uniform_slices,
+    "voice-uniform": voice_uniform,
+}

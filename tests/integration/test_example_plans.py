@@ -171,3 +171,11 @@ def test_another_seed_is_another_plan_document(plans: dict[str, Plan]) -> None:
     other = rightslice.plan(EXAMPLES / "gemma-27b-chat.yaml", seed=1)
     assert other.verification != plans["gemma-27b-chat.yaml"].verification
     assert dataclasses.replace(other, seed=0).pools[0].accelerator
+
+
+def test_a_large_mixture_of_experts_is_told_both_splits_of_its_two_machines(plans: dict[str, Plan]) -> None:
+    (deployment,) = plans["large-moe.yaml"].models[0].deployments
+    assert deployment.gpus_per_replica == 16
+    (other,) = (r for r in plans["large-moe.yaml"].rejected if r.option.startswith("r1 as "))
+    assert "DP 16" in other.option or "TP 8 x PP 2" in other.option
+    assert "requests/s a replica" in other.reason

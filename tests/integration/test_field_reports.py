@@ -15,6 +15,8 @@ REPORTS = json.loads((Path(__file__).parents[1] / "data" / "field_reports" / "me
 FIGURES = {
     "weights_gib": lambda found: found["weights_bytes"] / GIB,
     "kv_needed_gib": lambda found: found["kv_bytes_needed"] / GIB,
+    "kv_needed_whole_model_gib": lambda found: found["kv_bytes_needed"] / GIB,  # what that version asks of one stage
+    "max_model_len_engine": lambda found: found["max_model_len_that_fits"],
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -34,6 +35,18 @@ CONFIG = {
 }
 
 
+def safetensors(tensors: dict[str, list[int]], padding: int = 300_000) -> bytes:
+    """A weight file of BF16 tensors whose data is not as long as its header says, behind a real header."""
+    header: dict[str, object] = {}
+    end = 0
+    for name, shape in tensors.items():
+        size = 2 * math.prod(shape)
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [end, end + size]}
+        end += size
+    data = json.dumps(header).encode()
+    return len(data).to_bytes(8, "little") + data + b"x" * padding
+
+
 class Hub(ThreadingHTTPServer):
     """Knows one model; `status` answers everything instead; remembers what it was asked."""
 
@@ -42,10 +55,12 @@ class Hub(ThreadingHTTPServer):
         self.files = {
             "config.json": json.dumps(CONFIG).encode(),
             "model.safetensors.index.json": json.dumps({"metadata": {"total_size": 2_200_119_296}}).encode(),
-            "model-00001-of-00001.safetensors": b"x" * 100,
+            "model-00001-of-00001.safetensors": safetensors({"model.norm.weight": [2048]}),
         }
+        self.ranges = True
         self.sizes = {name: len(data) for name, data in self.files.items()}
         self.status = 200
+        self.weight_bytes = 0
         self.asked: list[str] = []
         self.tokens: set[str] = set()
 
@@ -72,10 +87,17 @@ class Handler(BaseHTTPRequestHandler):
         if status == 200 and path == f"/api/models/{MODEL}":
             siblings = [{"rfilename": name, "size": size} for name, size in hub.sizes.items()]
             data = json.dumps({"id": MODEL, "sha": REVISION, "siblings": siblings}).encode()
-        elif status == 200 and path.startswith(f"/{MODEL}/resolve/main/"):
+        elif status == 200 and path.startswith(f"/{MODEL}/resolve/"):
             name = path.rpartition("/")[2]
-            data = hub.files[name]
+            data = hub.files.get(name, b"")
+            status = 200 if data else 404
             extra = {"X-Repo-Commit": REVISION, "ETag": f'"{name}-1"'}
+            asked = self.headers.get("Range", "")
+            if asked.startswith("bytes=") and hub.ranges:
+                first, last = (int(side) for side in asked.removeprefix("bytes=").split("-"))
+                data, status = data[first : last + 1], 206
+            if body and name.endswith(".safetensors"):
+                hub.weight_bytes += len(data)
         elif status == 200:
             status = 404
         if status == 404:
@@ -130,12 +152,58 @@ def test_a_model_is_read_by_its_id_and_kept(hub: Hub, tmp_path: Path) -> None:
     (tmp_path / "own" / "config.json").write_text(json.dumps(CONFIG))
     assert report["model"] == MODEL
     assert report["parameters"] == resolve_model(str(tmp_path / "own")).parameters
-    assert report["weights_bytes"] == pytest.approx(2_200_119_296, abs=1)  # spread over tensors and rounded
+    assert report["weights_bytes"] == 2_200_119_296
     assert REVISION in json.dumps(report)
     assert not [path for path in hub.asked if path.endswith(".safetensors")]
     assert f"Bearer {TOKEN}" in hub.tokens
     again = size("http://127.0.0.1:9", tmp_path, MODEL, "--json", HF_HUB_OFFLINE="1")
     assert json.loads(again.stdout) == report
+
+
+WEIGHTS = {
+    "model.embed_tokens.weight": [32_000, 2048],
+    "model.layers.0.mlp.up_proj.weight": [5632, 2048],
+    "model.layers.22.eh_proj.weight": [2048, 4096],  # beyond the 22 layers: multi-token prediction
+}
+
+
+def with_headers(hub: Hub) -> None:
+    name = "model-00001-of-00001.safetensors"
+    hub.files[name] = safetensors(WEIGHTS)
+    index = {"metadata": {"total_size": 2_200_119_296}, "weight_map": dict.fromkeys(WEIGHTS, name)}
+    hub.files["model.safetensors.index.json"] = json.dumps(index).encode()
+    hub.sizes = {key: len(data) for key, data in hub.files.items()}
+
+
+def test_headers_give_the_exact_bytes_and_the_tensors_stay_where_they_are(hub: Hub, tmp_path: Path) -> None:
+    with_headers(hub)
+    first = size(hub.url, tmp_path, MODEL, "--json")
+    assert (first.returncode, first.stderr) == (0, "")
+    report = json.loads(first.stdout)
+    assert report["weights_bytes"] == 2 * (32_000 * 2048 + 5632 * 2048)
+    assert any("safetensors headers" in note for note in report["notes"])
+    assert any("multi-token-prediction weights on top" in note for note in report["notes"])
+    assert 0 < hub.weight_bytes < 101_000 < len(hub.files["model-00001-of-00001.safetensors"])
+    again = size("http://127.0.0.1:9", tmp_path, MODEL, "--json", HF_HUB_OFFLINE="1")
+    assert json.loads(again.stdout) == report
+    hub.weight_bytes = 0
+    assert json.loads(size(hub.url, tmp_path, MODEL, "--json").stdout) == report
+    assert hub.weight_bytes == 0
+
+
+@pytest.mark.parametrize("fault", ["no ranges", "no header", "no file"])
+def test_without_readable_headers_the_total_of_the_index_counts(hub: Hub, tmp_path: Path, fault: str) -> None:
+    with_headers(hub)
+    name = "model-00001-of-00001.safetensors"
+    if fault == "no ranges":
+        hub.ranges = False
+    elif fault == "no header":
+        hub.files[name] = b"x" * 200_000
+    else:
+        hub.files["model.safetensors.index.json"] = hub.files["model.safetensors.index.json"].replace(b"-of-", b"-or-")
+    done = size(hub.url, tmp_path, MODEL, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["weights_bytes"] == 2_200_119_296
 
 
 @pytest.mark.parametrize(

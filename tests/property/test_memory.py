@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from rightslice.catalogue.accelerators import accelerators, device
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.architectures.assemble import read_architecture
+from rightslice.catalogue.engines import engine
 from rightslice.catalogue.models import model_names, resolve_model
 from rightslice.core.engine import EngineSettings
 from rightslice.core.errors import BadInputError
@@ -19,7 +21,8 @@ from rightslice.memory.cache import rank_sequence_bytes, sequence_bytes
 from rightslice.memory.footprint import footprint, legal_parallelism
 from rightslice.memory.reservation import cache_plan
 from rightslice.memory.sizing import SizeRequest, size
-from rightslice.memory.weights import rank_weights_bytes, weights_bytes
+from rightslice.memory.arguments import parse_arguments
+from rightslice.memory.weights import lora_bytes, rank_weights_bytes, weights_bytes
 
 SIZES = (1, 2, 4, 8, 16)
 shipped = st.sampled_from(sorted(model_names())).map(resolve_model)
@@ -87,6 +90,70 @@ def test_shards_hold_the_whole_and_never_grow(model: Architecture, spread: bool)
         assert size_ * rank >= whole
         assert before is None or rank <= before
         before = rank
+
+
+@given(models, st.sampled_from(SIZES), st.sampled_from((1, 2, 4, 8)), st.booleans())
+def test_ranks_of_a_replica_hold_the_whole_and_more_of_them_never_more_each(
+    model: Architecture, tensor: int, ranks: int, spread: bool
+) -> None:
+    base = EngineSettings(tensor_parallel_size=tensor, data_parallel_size=ranks, expert_parallel=spread)
+    one = rank_weights_bytes(model, base)
+    assert tensor * ranks * one >= weights_bytes(model, "bf16")
+    if ranks > 1 or not spread:  # the first step to replicas makes shared experts whole
+        assert rank_weights_bytes(model, replace(base, data_parallel_size=2 * ranks)) <= one
+    assert rank_sequence_bytes(model, 1000, base) == rank_sequence_bytes(
+        model, 1000, replace(base, data_parallel_size=1)
+    )
+
+
+@given(models, st.sampled_from(SIZES), st.integers(1, 8), st.integers(1, 256))
+def test_adapters_and_drafting_only_add(model: Architecture, tensor: int, slots: int, rank: int) -> None:
+    base = EngineSettings(tensor_parallel_size=tensor, lora_slots=slots, lora_max_rank=rank)
+    assert lora_bytes(model, replace(base, lora_slots=0)) == 0
+    assert 0 < lora_bytes(model, base) <= lora_bytes(model, replace(base, lora_slots=slots + 1))
+    assert lora_bytes(model, replace(base, tensor_parallel_size=2 * tensor)) <= lora_bytes(model, base)
+    mtp = replace(base, speculative_method="mtp", speculative_tokens=1)
+    assert (rank_weights_bytes(model, mtp) > rank_weights_bytes(model, base)) == (model.predictor is not None)
+    assert rank_sequence_bytes(model, 1000, mtp) >= rank_sequence_bytes(model, 1000, base)
+
+
+@given(
+    shipped,
+    st.sampled_from(SIZES),
+    st.sampled_from((1, 2, 4)),
+    st.sampled_from((1, 2, 8)),
+    st.booleans(),
+    st.integers(1, 131_072),
+    st.sampled_from(("", "ngram", "mtp")),
+    st.integers(0, 8),
+)
+def test_flags_that_manifests_emit_are_read_back_as_the_same_settings(
+    model: Architecture, tensor: int, stages: int, ranks: int, spread: bool, length: int, method: str, adapters: int
+) -> None:
+    facts, h100 = engine("vllm"), device("H100-SXM-80GB")
+    plain, _ = parse_arguments(model, h100, facts, facts.latest_version, "")
+    chosen = replace(
+        plain,
+        tensor_parallel_size=tensor,
+        pipeline_parallel_size=stages,
+        data_parallel_size=ranks,
+        expert_parallel=spread,
+        max_model_len=length,
+        kv_dtype="fp8",
+        max_num_seqs=64,
+        prefix_caching=False,
+        memory_fraction=0.85,
+        kv_cache_memory_bytes=10_705_206_477 if spread else 0,
+        speculative_method=method,
+        speculative_tokens=2 if method else 0,
+        lora_slots=adapters,
+        lora_max_rank=16 if adapters else 0,
+    )
+    flags = facts.arguments(chosen, "model")
+    text = shlex.join(f"{flag}={value}" if value else flag for flag, value in flags.items() if flag != "--model")
+    read, others = parse_arguments(model, h100, facts, facts.latest_version, text)
+    assert read == chosen
+    assert set(others) <= {"--enable-lora"}
 
 
 @given(models, tokens, st.sampled_from(SIZES), st.sampled_from((1, 2, 4)))

@@ -1,5 +1,6 @@
-"""Model configurations from a Hugging Face style hub: small JSON files only, kept in the hub client's cache.
+"""Model configurations from a Hugging Face style hub, kept in the hub client's cache.
 
+Small JSON files, and of weight files only their headers: names, types and shapes of the tensors, by ranged reads.
 The token comes from the environment or from the client's own login, and is never shown. HF_ENDPOINT names another hub,
 HF_HUB_OFFLINE=1 keeps to the cache.
 """

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from rightslice.app.answer import Answer
 from rightslice.app.rating import rate_at_slo, unreachable
+from rightslice.app.splits import other_splits
 from rightslice.app.warn import requests_to_make, warnings
 from rightslice.catalogue.accelerators import accelerators
 from rightslice.catalogue.hardware import WHOLE
@@ -269,7 +270,7 @@ def _rejected(answer: Answer, made: Fleet) -> tuple[Rejection, ...]:
     )
     used = {pool.accelerator for pool in made.pools}
     slow = tuple(r for r in _too_slow(answer) if r.option.split(" for ")[0] not in used)
-    return _ordered((*dearer, *slow, *_asked_for(answer)))
+    return _ordered((*dearer, *other_splits(answer), *slow, *_asked_for(answer)))
 
 
 def works_too(difference_usd: float) -> str:

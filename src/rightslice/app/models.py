@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rightslice.adapters import hub
+from rightslice.adapters.hub_headers import header_weights
 from rightslice.catalogue.architecture import Architecture
-from rightslice.catalogue.models import model_exists, resolve_model
+from rightslice.catalogue.models import advertised_parameters_b, model_exists, resolve_model, with_stored
 
 
 def may_exist(source: str) -> bool:
@@ -22,4 +23,12 @@ def find_model(source: str) -> Architecture:
     if model_exists(source) or not may_exist(source):
         return resolve_model(source)
     folder = hub.fetch(source)
-    return replace(resolve_model(str(folder)), name=source, source=f"hub {source} at {folder.name}")
+    described = resolve_model(str(folder / hub.CONFIG))
+    stored = header_weights(source, folder, described.layers)
+    found = with_stored(described, stored) if stored else resolve_model(str(folder))
+    return replace(
+        found,
+        name=source,
+        source=f"hub {source} at {folder.name}",
+        advertised_parameters_b=advertised_parameters_b(source),
+    )

@@ -25,6 +25,7 @@ from rightslice.core.errors import BadInputError, Diagnostic, RightsliceError
 from rightslice.core.files import check_folder, write_together
 from rightslice.core.plan import Plan, Rejection
 from rightslice.manifests.render import render
+from rightslice.memory.speculation import speculation_problem
 from rightslice.optimization.candidates import candidates, sites
 from rightslice.optimization.needs import needs
 from rightslice.optimization.propose import Market
@@ -124,9 +125,20 @@ def _architecture(model: Model) -> Architecture | None:
         message = f'model "{model.name}": no law predicts task {model.task} yet'
         hint = "measure it and add profile: {memory, streams, latency}"
         raise BadInputError(Diagnostic("RS0311", message, hint=hint))
-    architecture = find_model(model.source[0])
+    architecture = _with_draft(model, find_model(model.source[0]))
     _check_context(model, architecture)
     return architecture
+
+
+def _with_draft(model: Model, architecture: Architecture) -> Architecture:
+    """The model with what drafts its tokens. Raises BadInputError RS0204 where its method cannot."""
+    wanted = model.speculative
+    if wanted is None:
+        return architecture
+    found = replace(architecture, draft=find_model(wanted.model)) if wanted.model else architecture
+    if problem := speculation_problem(found, PLANNED_ENGINES[0], wanted.method):
+        raise BadInputError(Diagnostic("RS0204", f'model "{model.name}", speculative: {problem}'))
+    return found
 
 
 def _check_context(model: Model, architecture: Architecture) -> None:

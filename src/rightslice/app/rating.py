@@ -101,7 +101,7 @@ def ceiling(need: Need, option: Option, slowdown: float, budget_s: float | None)
         prefix_hit_rate=0.0,
         tpot_share=tpot.share if tpot else 1.0,
     )
-    return Rate(rate, simulated=False, provenance=costs.provenance)
+    return Rate(rate * option.engines, simulated=False, provenance=costs.provenance)
 
 
 def rate_at_slo(need: Need, option: Option, replicas: int, traces: Mapping[str, Trace]) -> Rate:

@@ -160,7 +160,11 @@ def servers(
 
 
 def server(option: Option, deployment: str, replicas: int, slowdown: float) -> LlmServer | StageServer:
-    """One replica set. Raises ValueError for an option without costs."""
+    """One replica set; the data-parallel ranks of a replica stand as engines of their own, with their own cache.
+
+    Ranks that spread experts step together in truth: that one waits for another's longer step is not simulated.
+    Raises ValueError for an option without costs.
+    """
     costs = option.costs
     if costs is None:
         raise ValueError(f"{option.key} has no costs")
@@ -172,9 +176,9 @@ def server(option: Option, deployment: str, replicas: int, slowdown: float) -> L
     return LlmServer(
         deployment=deployment,
         model=option.model,
-        replicas=replicas,
+        replicas=replicas * option.engines,
         costs=costs.scaled(slowdown),
-        kv_blocks=option.memory.kv_tokens // block,
+        kv_blocks=option.memory.kv_tokens // option.engines // block,
         block_size_tokens=block,
         max_num_seqs=option.settings.max_num_seqs,
         max_num_batched_tokens=option.settings.max_num_batched_tokens,

@@ -283,7 +283,7 @@ def _memory(deployment: Deployment, need: Need, seen: Device) -> Memory:
         overhead_bytes=held.overhead_bytes,
         kv_cache_bytes=held.kv_cache_bytes,
         kv_tokens=held.kv_tokens,
-        max_sequences=min(held.max_sequences, settings.max_num_seqs),
+        max_sequences=min(held.max_sequences, settings.max_num_seqs * settings.data_parallel_size),
     )
 
 

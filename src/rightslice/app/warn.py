@@ -137,7 +137,7 @@ def _not_modelled(need: Need) -> Iterator[PlanWarning]:
     unused = [
         name
         for name, given in (
-            ("speculative", model.speculative is not None),
+            ("the gain of speculative decoding (its memory is counted)", model.speculative is not None),
             ("gpu", model.gpu is not None),
             ("prefix_hit_rate", any(c.prefix_hit_rate > 0 for c in classes)),
             ("priority", len({c.priority for c in classes}) > 1),

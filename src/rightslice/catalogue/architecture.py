@@ -51,16 +51,29 @@ class WeightGroup:
     """Weights that tensor parallelism treats alike. Counts are of the whole model.
 
     `part`: layers, embedding, head, outside (norms and the like) or tower (vision, audio). `split`: shard (evenly), kv
-    (by KV heads, repeated when there are more ranks), replicate, vocab, expert. `linear_parameters` are those a
-    quantiser may convert; `kv_heads` belongs to a `kv` group.
+    (by KV heads, repeated when there are more ranks), replicate, vocab, expert, shared (experts of every token).
+    `linear_parameters` are those a quantiser may convert; `kv_heads` belongs to a `kv` group.
     """
 
     part: Literal["layers", "embedding", "head", "outside", "tower"]
-    split: Literal["shard", "kv", "replicate", "vocab", "expert"]
+    split: Literal["shard", "kv", "replicate", "vocab", "expert", "shared"]
     parameters: int
     linear_parameters: int
     published_bytes: int
     kv_heads: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LoraWidths:
+    """Elements that one adapter of rank 1 adds, over all layers: what every rank holds, what tensor parallelism divides
+    evenly or by KV heads, and the same of all routed experts.
+    """
+
+    whole: int = 0
+    split: int = 0
+    kv: int = 0
+    experts_whole: int = 0
+    experts_split: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +84,8 @@ class Architecture:
     routed experts: attention projections, dense MLPs, shared experts and the output head. `published_weights_bytes`
     follows the quantisation of the checkpoint, scales included. `quantisation_block` is the block or group of input
     channels that share a scale and must not be cut by tensor parallelism; `dense_intermediate_sizes` the widths of
-    dense feed-forward blocks.
+    dense feed-forward blocks. `predictor`: the multi-token-prediction layers, which use the embedding and head of the
+    model and are loaded only to draft tokens; `draft`: another model that somebody chose to draft them.
     """
 
     name: str
@@ -103,6 +117,9 @@ class Architecture:
     weights: tuple[WeightGroup, ...] = ()
     quantisation_block: int = 0
     dense_intermediate_sizes: tuple[int, ...] = ()
+    lora: LoraWidths = LoraWidths()
+    predictor: Architecture | None = None
+    draft: Architecture | None = None
 
     @property
     def routed_parameters(self) -> int:

@@ -65,7 +65,8 @@ class Argument:
         if self.values is not None:
             return self.values.get(given)
         if self.members is not None:
-            return json.dumps({key: getattr(settings, field) for key, field in self.members.items()})
+            found = {key: getattr(settings, field) for key, field in self.members.items()}
+            return json.dumps({key: value for key, value in found.items() if value != ""})
         amount = given / self.unit_bytes if self.unit_bytes else given
         return f"{amount:.6g}" if isinstance(amount, float) else str(amount)
 

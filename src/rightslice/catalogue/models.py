@@ -148,7 +148,7 @@ def with_stored(found: Architecture, stored: Stored) -> Architecture:
         notes.append(
             f"the configuration alone gives {format_bytes(found.published_weights_bytes)} ({1 / factor - 1:+.1%})"
         )
-    groups = tuple(_scaled(group, factor) for group in found.weights)
+    groups = _scaled(found.weights, factor, stored.total_bytes)
     parameters, active = found.parameters, found.active_parameters
     if stored.elements is not None and stored.elements != parameters:
         notes.append(f"the weight files hold {stored.elements:,} elements, the configuration gives {parameters:,}")
@@ -167,8 +167,14 @@ def with_stored(found: Architecture, stored: Stored) -> Architecture:
 _TOLERANCE: Final = 0.001
 
 
-def _scaled(group: WeightGroup, factor: float) -> WeightGroup:
-    return replace(group, published_bytes=round(group.published_bytes * factor))
+def _scaled(groups: tuple[WeightGroup, ...], factor: float, total: int) -> tuple[WeightGroup, ...]:
+    """Every group's bytes times `factor`; what rounding leaves of `total` goes to the largest."""
+    if not groups:
+        return ()
+    sizes = [round(group.published_bytes * factor) for group in groups]
+    largest = max(range(len(sizes)), key=lambda i: sizes[i])
+    sizes[largest] += total - sum(sizes)
+    return tuple(replace(group, published_bytes=size) for group, size in zip(groups, sizes, strict=True))
 
 
 def advertised_parameters_b(name: str) -> float | None:

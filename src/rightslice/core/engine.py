@@ -15,7 +15,10 @@ DTYPE_BITS: dict[str, int] = {
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """What an engine is started with. Sizes are per replica; `memory_fraction` is of the visible device memory."""
+    """What an engine is started with. Sizes are per replica; `memory_fraction` is of the visible device memory.
+
+    `kv_cache_memory_bytes`: the cache of one device as given, instead of what the fraction leaves; 0: not given.
+    """
 
     engine: str = "vllm"
     version: str = ""
@@ -35,9 +38,13 @@ class EngineSettings:
     lora_slots: int = 0
     lora_max_rank: int = 0
     speculative_method: str = ""
+    speculative_model: str = ""
     speculative_tokens: int = 0
     speculative_acceptance: float = 0.0
     kv_offload_bytes: int = 0
+    weights_offload_bytes: int = 0
+    enforce_eager: bool = False
+    kv_cache_memory_bytes: int = 0
     kv_transfer: str = ""
 
     @property

@@ -6,6 +6,7 @@ from typing import Final
 
 from rightslice.catalogue.architecture import Architecture, AttentionGroup
 from rightslice.core.engine import EngineSettings
+from rightslice.memory.speculation import drafter_of
 
 KV_BYTES: Final[dict[str, float]] = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp4": 0.5 + 1.0 / 16}
 """Bytes per cached element; FP4 with a scale per 16 elements."""
@@ -58,8 +59,14 @@ def rank_sequence_bytes(architecture: Architecture, tokens: int, settings: Engin
 
     KV heads divide by min(tensor parallel size, KV heads) and repeat beyond; the latent of multi-head latent attention
     has one head and repeats on every rank; states divide by their heads, by channels without. Stages of a pipeline hold
-    ceil(layers / p).
+    ceil(layers / p). What drafts tokens keeps the same tokens on top.
     """
+    drafter = drafter_of(architecture, settings)
+    beside = _rank_bytes(drafter.architecture, tokens, drafter.settings) if drafter else 0.0
+    return _rank_bytes(architecture, tokens, settings) + beside
+
+
+def _rank_bytes(architecture: Architecture, tokens: int, settings: EngineSettings) -> float:
     element = KV_BYTES[settings.kv_dtype]
     whole = sum(
         g.layers * _group_bytes(g, tokens, element) / rank_share(g, settings.tensor_parallel_size)

@@ -13,8 +13,9 @@ from rightslice.core.engine import EngineSettings
 from rightslice.core.quantities import format_bytes
 from rightslice.memory.cache import rank_sequence_bytes
 from rightslice.memory.legality import legal_parallelism, slice_parallelism
-from rightslice.memory.overheads import activation_bytes, engine_memory, overhead_bytes
+from rightslice.memory.overheads import activation_bytes, engine_memory, graphs_bytes, overhead_bytes
 from rightslice.memory.reservation import cache_plan
+from rightslice.memory.speculation import lookahead_tokens
 from rightslice.memory.weights import lora_bytes, rank_weights_bytes
 
 if TYPE_CHECKING:
@@ -58,7 +59,10 @@ def cache_room_bytes(
     weights-and-kv (SGLang): f x memory - weights, and activations and overhead must fit into the rest of the device.
     kv-of-free (TensorRT-LLM): f x (memory - weights - activations - overhead).
     none: memory - weights - activations - overhead.
+    A cache size that was given is taken as it is: the engine does not check it against anything (vLLM 0.32).
     """
+    if settings.kv_cache_memory_bytes:
+        return settings.kv_cache_memory_bytes
     kind = engine(settings.engine).memory_fraction_of
     fraction = settings.memory_fraction
     beside = activations_bytes + overheads_bytes
@@ -72,7 +76,7 @@ def cache_room_bytes(
     if kind == "none":
         return free
     constants = engine_memory(settings.engine, settings.version)
-    inside = beside if constants.graphs_inside else beside - constants.graphs_bytes
+    inside = beside if constants.graphs_inside else beside - graphs_bytes(settings)
     return min(math.floor(fraction * device_bytes) - weights_bytes - inside, free)
 
 
@@ -89,7 +93,8 @@ def footprint(
     overheads = overhead_bytes(architecture, device, settings)
     room = cache_room_bytes(device.memory_bytes, settings, weights, activations, overheads)
     typical = max(1, min(typical_tokens, settings.max_model_len))
-    sequence = rank_sequence_bytes(architecture, _in_blocks(typical, settings), settings)
+    ahead = min(typical + lookahead_tokens(settings), settings.max_model_len)
+    sequence = rank_sequence_bytes(architecture, _in_blocks(ahead, settings), settings)
     longest = cache_plan(architecture, settings).least_room_bytes(settings.max_model_len)
     illegal = slice_parallelism(device, settings) or legal_parallelism(architecture, settings)
     kept = Footprint(

@@ -16,8 +16,9 @@ def legal_parallelism(architecture: Architecture, settings: EngineSettings) -> s
     """Empty when the parallel sizes are legal, else the reason with the sizes that are.
 
     Query heads must divide by the tensor parallel size t; KV heads must divide it or be divided by it; every sharded
-    width must divide by t, and by the quantisation block or group after that; with expert parallelism the experts must
-    divide by the ranks. A pipeline needs a layer per stage.
+    width must divide by t, and what is left by the quantisation group (inputs) or the FP8 block (inputs and outputs:
+    validate_fp8_block_shape of vLLM 0.32); with expert parallelism the experts must divide by the ranks. A pipeline
+    needs a layer per stage. Whole GPUs: see `slice_parallelism`.
     """
     problem = next(_problems(architecture, settings, settings.tensor_parallel_size), "")
     if not problem:
@@ -26,9 +27,15 @@ def legal_parallelism(architecture: Architecture, settings: EngineSettings) -> s
     return f"{problem}; legal tensor parallel sizes: {', '.join(legal) or 'none'}"
 
 
+def gains_from_replicas(architecture: Architecture) -> bool:
+    """Whether data-parallel attention with spread experts saves cache: a latent repeats on every tensor-parallel rank,
+    so that each rank can as well serve its own sequences."""
+    return bool(architecture.moe) and any(group.kind == "mla" for group in architecture.attention)
+
+
 def slice_parallelism(device: Device, settings: EngineSettings) -> str:
     """Empty when the device can take part: MIG slices have no path to each other, so one rank only."""
-    ranks = settings.tensor_parallel_size * settings.pipeline_parallel_size
+    ranks = settings.gpus_per_replica
     if device.partition != WHOLE and ranks > 1:
         return f"{ranks} ranks over MIG slices: slices have no path to each other (vllm#7211, NVIDIA/nccl#1716)"
     return ""
@@ -66,3 +73,19 @@ def _width_problems(architecture: Architecture, settings: EngineSettings, tensor
             yield f"{name} {width} does not divide by tensor parallel size {tensor}"
         elif block and width // tensor % block:
             yield f"{name} {width} / {tensor} = {width // tensor} is not a multiple of the quantisation block {block}"
+    if block:
+        yield from _cut_heads(architecture, tensor, block)
+
+
+def _cut_heads(architecture: Architecture, tensor: int, block: int) -> Iterator[str]:
+    """Attention projections whose shard cuts a group of inputs or, in FP8, a block of outputs."""
+    for group in architecture.attention:
+        if group.kind not in ("full", "sliding", "chunked"):
+            continue
+        found = [("inputs of the output projection", group.query_heads * group.v_head_dim // tensor)]
+        if architecture.published_dtype == "fp8":
+            keys = max(1, group.kv_heads // tensor) * group.qk_head_dim
+            found += [("queries", group.query_heads * group.qk_head_dim // tensor), ("keys", keys)]
+        for name, width in found:
+            if width % block:
+                yield f"{width} {name} per rank are not a multiple of the quantisation block {block}"

@@ -106,7 +106,7 @@ def not_modeled(architecture: Architecture) -> tuple[str, ...]:
     """What the numbers leave out."""
     found = [
         "prompt log-probabilities and other requests that keep extra tensors",
-        "draft models and multi-token-prediction layers",
+        "draft models and multi-token-prediction layers, unless a speculative configuration names them",
     ]
     if architecture.vision_parameters:
         found.append("activations and cached outputs of the vision or audio encoder")

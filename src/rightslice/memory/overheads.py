@@ -64,7 +64,9 @@ def activation_bytes(architecture: Architecture, settings: EngineSettings) -> in
 
     Prefill, per token in 16 bit: 3 x hidden + 3 x (inner width / t) for a dense block (reproduces 2.53 GiB of 40,000
     tokens on two ranks, vllm#11251, and the 110 kB per token between the two runs of vllm#10517); for experts
-    3 x hidden + k x (max(2 x width, hidden) + width). Without chunked prefill a step holds a whole prompt.
+    3 x hidden + k x (max(2 x width, hidden) + width). Data-parallel ranks gather each other's tokens: the experts' part
+    times the ranks, and the hidden states of all before and after (vLLM 0.32: workspace_shapes takes all gathered
+    tokens, in one piece). Without chunked prefill a step holds a whole prompt.
     Sampling: sequences x vocabulary x the engine's bytes per logit.
     """
     tokens = settings.max_num_batched_tokens
@@ -76,7 +78,9 @@ def activation_bytes(architecture: Architecture, settings: EngineSettings) -> in
     widest = _INNER_COPIES * inner / tensor
     for group in architecture.moe:
         width = group.intermediate_size / (1 if settings.expert_parallel else tensor)
-        widest = max(widest, group.experts_per_token * (max(2 * width, hidden) + width))
+        ranks = settings.data_parallel_size
+        pairs = group.experts_per_token * (max(2 * width, hidden) + width)
+        widest = max(widest, ranks * (pairs + (2 * hidden if ranks > 1 else 0)))
     for mixer in architecture.attention:
         queries = mixer.query_heads * mixer.qk_head_dim + mixer.kv_heads * (mixer.qk_head_dim + mixer.v_head_dim)
         widest = max(widest, (queries + mixer.query_heads * mixer.v_head_dim) / tensor)
@@ -85,6 +89,17 @@ def activation_bytes(architecture: Architecture, settings: EngineSettings) -> in
         return round(prefill)
     constants = engine_memory(settings.engine, settings.version)
     return round(max(prefill, settings.max_num_seqs * architecture.vocab_size * constants.logit_bytes))
+
+
+def rank_step_tokens(default_tokens: int, ranks: int) -> int:
+    """Tokens of one step of each of so many data-parallel ranks: as many over all as the engine gives a single one.
+
+    Not less than its default on small devices: a choice, for the buffers of gathered tokens grow with the ranks.
+    """
+    return min(default_tokens, max(_LEAST_STEP_TOKENS, default_tokens // ranks))
+
+
+_LEAST_STEP_TOKENS: Final = 2048
 
 
 def rotary_bytes(architecture: Architecture) -> int:
@@ -98,11 +113,16 @@ def rotary_bytes(architecture: Architecture) -> int:
     return min(architecture.context_max or 0, _ROTARY_POSITIONS) * min(width, _ROTARY_WIDTH) * _ACTIVATION_BYTES
 
 
+def graphs_bytes(settings: EngineSettings) -> int:
+    """Captured CUDA graphs; none in eager mode."""
+    return 0 if settings.enforce_eager else engine_memory(settings.engine, settings.version).graphs_bytes
+
+
 def overhead_bytes(architecture: Architecture, device: Device, settings: EngineSettings) -> int:
     """Context, communicator buffers, CUDA graphs and rotary tables of one rank."""
     constants = engine_memory(settings.engine, settings.version)
-    total = constants.context_bytes + constants.graphs_bytes + rotary_bytes(architecture)
-    if settings.tensor_parallel_size * settings.pipeline_parallel_size > 1:
+    total = constants.context_bytes + graphs_bytes(settings) + rotary_bytes(architecture)
+    if settings.gpus_per_replica > 1:
         linked = "nvlink" in device.accelerator.link_kind.casefold()
         total += constants.collectives_bytes if linked else constants.collectives_pcie_bytes
     return total

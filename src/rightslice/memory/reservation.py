@@ -10,7 +10,7 @@ Read in vLLM's `v1/core/kv_cache_utils.py` and `v1/kv_cache_interface.py`, and c
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -18,6 +18,7 @@ from rightslice.catalogue.architecture import Architecture, AttentionGroup
 from rightslice.core.engine import EngineSettings
 from rightslice.memory.cache import KV_BYTES, rank_share
 from rightslice.memory.cache_rules import CacheRules, cache_rules
+from rightslice.memory.speculation import drafter_of
 
 Keeps = Literal["all", "window", "chunk", "state", "encoder"]
 _KEEPS: Final[dict[str, Keeps]] = {
@@ -151,7 +152,7 @@ def cache_plan(architecture: Architecture, settings: EngineSettings) -> CachePla
     """
     rules = cache_rules(settings.engine, settings.version)
     stages = settings.pipeline_parallel_size
-    kinds = _merged(kind for group in architecture.attention for kind in _kinds(group, settings, rules))
+    kinds = _merged((*_layers(architecture, settings, rules), *_drafting(architecture, settings, rules)))
     if len({(k.keeps, k.reach_tokens, k.block_tokens) for k in kinds}) <= 1 and not _states_differ(kinds):
         return CachePlan(_one_group(kinds, stages), rules, _in_flight(settings, rules), shared=bool(rules.log))
     equal = _merged(_unified(_beside_states(kinds, settings)))
@@ -208,6 +209,18 @@ def _kinds(group: AttentionGroup, settings: EngineSettings, rules: CacheRules) -
         each = keys + -(-keys // _INDEXER_GROUP) * _INDEXER_SCALE_BYTES
         found.append(_Kind(keeps, ("indexer", keys), group.layers, each, each * block, block, reach, 1))
     return found
+
+
+def _layers(architecture: Architecture, settings: EngineSettings, rules: CacheRules) -> Iterator[_Kind]:
+    for group in architecture.attention:
+        yield from _kinds(group, settings, rules)
+
+
+def _drafting(architecture: Architecture, settings: EngineSettings, rules: CacheRules) -> Iterator[_Kind]:
+    """The layers that draft tokens: all in the last stage, so that they count there as if each stage had them."""
+    drafter = drafter_of(architecture, settings)
+    for kind in _layers(drafter.architecture, drafter.settings, rules) if drafter else ():
+        yield replace(kind, layers=kind.layers * settings.pipeline_parallel_size)
 
 
 def _merged(kinds: Iterable[_Kind]) -> list[_Kind]:

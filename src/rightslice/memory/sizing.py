@@ -15,9 +15,9 @@ from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 from rightslice.memory import cache
 from rightslice.memory.footprint import Footprint, footprint
 from rightslice.memory.gke import gke_terms
-from rightslice.memory.legality import legal_parallelism
+from rightslice.memory.legality import gains_from_replicas, legal_parallelism
 from rightslice.memory.notes import exact_notes, not_modeled
-from rightslice.memory.overheads import UNSURE_BYTES, activation_bytes, engine_memory, rotary_bytes
+from rightslice.memory.overheads import UNSURE_BYTES, activation_bytes, engine_memory, rank_step_tokens, rotary_bytes
 from rightslice.memory.precision import kv_support, weight_support
 from rightslice.memory.reservation import cache_plan
 from rightslice.memory.weights import weights_bytes
@@ -52,6 +52,8 @@ class Fit:
 
     `margin_bytes`: left on each device beyond what is asked. `verdict`: just fits when that is within the error of the
     engine's constants, so that it may not start.
+    `split`: tensor parallel, or one attention replica per device with the experts spread over all (`replicas`), which
+    is worth knowing where a latent cache would repeat on every tensor-parallel rank.
     """
 
     accelerator: str
@@ -59,6 +61,7 @@ class Fit:
     max_sequences: int
     verdict: Literal["fits", "just fits"] = "fits"
     margin_bytes: int = 0
+    split: Literal["tensor", "replicas"] = "tensor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +119,21 @@ def size(architecture: Architecture, request: SizeRequest, devices: Sequence[Dev
     fits: list[Fit] = []
     refused: list[Refusal] = []
     for device in devices:
-        answer = (
-            _gke_fit(architecture, request, device) if request.method == "gke" else _fit(architecture, request, device)
-        )
-        if isinstance(answer, Fit):
-            fits.append(answer)
-        else:
-            refused.append(answer)
+        answers = _answers(architecture, request, device)
+        found = [answer for answer in answers if isinstance(answer, Fit)]
+        fits += found
+        refused += [answer for answer in answers[:1] if isinstance(answer, Refusal) and not found]
     return replace(report, fits=tuple(fits), refused=tuple(refused))
+
+
+def _answers(architecture: Architecture, request: SizeRequest, device: Device) -> tuple[Fit | Refusal, ...]:
+    """Tensor parallel first, then replicas of the attention where they gain anything."""
+    if request.method == "gke":
+        return (_gke_fit(architecture, request, device),)
+    plain = _fit(architecture, request, device, "tensor")
+    if device.partition != WHOLE or not gains_from_replicas(architecture):
+        return (plain,)
+    return plain, _fit(architecture, request, device, "replicas")
 
 
 def _checked(request: SizeRequest) -> None:
@@ -252,25 +262,31 @@ def _gke(architecture: Architecture, request: SizeRequest) -> SizeReport:
     )
 
 
-def settings_for(architecture: Architecture, request: SizeRequest, device: Device, count: int) -> EngineSettings:
-    """An engine with its defaults on that device, tensor parallel over `count` devices, as long as asked."""
+def settings_for(
+    architecture: Architecture, request: SizeRequest, device: Device, count: int, split: str = "tensor"
+) -> EngineSettings:
+    """An engine with its defaults on that device, over `count` devices split as in `Fit`, as long as asked."""
     facts = engine(_ENGINE)
     defaults = facts.defaults(facts.latest_version, device)
     return EngineSettings(
         engine=_ENGINE,
         version=facts.latest_version,
-        tensor_parallel_size=count,
+        tensor_parallel_size=count if split == "tensor" else 1,
+        data_parallel_size=1 if split == "tensor" else count,
+        expert_parallel=split != "tensor",
         weight_dtype=request.dtype or architecture.published_dtype,  # type: ignore[arg-type]
         kv_dtype=request.kv_dtype or "bf16",  # type: ignore[arg-type]
         max_model_len=request.tokens,
         max_num_seqs=max(request.sequences, defaults.max_num_seqs),
-        max_num_batched_tokens=defaults.max_num_batched_tokens,
+        max_num_batched_tokens=rank_step_tokens(defaults.max_num_batched_tokens, 1 if split == "tensor" else count),
         memory_fraction=defaults.memory_fraction,
         block_size_tokens=defaults.block_size_tokens,
     )
 
 
-def _fit(architecture: Architecture, request: SizeRequest, device: Device) -> Fit | Refusal:
+def _fit(
+    architecture: Architecture, request: SizeRequest, device: Device, split: Literal["tensor", "replicas"]
+) -> Fit | Refusal:
     """The fewest of 1, 2, 4, 8, 16 devices that are legal and hold all sequences."""
     dtype = request.dtype or architecture.published_dtype
     if weight_support(device, dtype).level == "refused":
@@ -280,7 +296,7 @@ def _fit(architecture: Architecture, request: SizeRequest, device: Device) -> Fi
         return Refusal(device.name, 1, f"cannot keep a KV cache in {request.kv_dtype}")
     last = Refusal(device.name, 1, "")
     for count in COUNTS if device.partition == WHOLE else COUNTS[:1]:
-        settings = settings_for(architecture, request, device, count)
+        settings = settings_for(architecture, request, device, count, split)
         if illegal := legal_parallelism(architecture, settings):
             last = last if last.reason else Refusal(device.name, count, illegal)
             continue
@@ -289,7 +305,7 @@ def _fit(architecture: Architecture, request: SizeRequest, device: Device) -> Fi
             wanted = max(held.kv_bytes_least, request.sequences * held.kv_bytes_per_sequence)
             margin = held.kv_cache_bytes - wanted
             sure = margin >= UNSURE_BYTES
-            return Fit(device.name, count, held.max_sequences, "fits" if sure else "just fits", margin)
+            return Fit(device.name, count, held.max_sequences, "fits" if sure else "just fits", margin, split)
         total = weights_bytes(architecture, dtype)
         last = Refusal(device.name, count, _reason(held, device, count, request.sequences, total))
     return last

@@ -4,67 +4,28 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from rightslice.catalogue.architecture import Architecture
-from rightslice.catalogue.engines import EngineFacts, engine
 from rightslice.catalogue.hardware import Device
-from rightslice.catalogue.versions import version_key
 from rightslice.core.engine import EngineSettings
-from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
-from rightslice.core.quantities import QuantityError, format_bytes, parse_count
+from rightslice.core.quantities import format_bytes
+from rightslice.memory.arguments import AS_LONG_AS_FITS, NO_CONTEXT, engine_facts, parse_arguments
 from rightslice.memory.cache import rank_sequence_bytes
 from rightslice.memory.footprint import cache_room_bytes
 from rightslice.memory.legality import legal_parallelism, slice_parallelism
 from rightslice.memory.overheads import UNSURE_BYTES, activation_bytes, engine_memory, overhead_bytes
 from rightslice.memory.precision import kv_support, weight_support
 from rightslice.memory.reservation import CachePlan, cache_plan
+from rightslice.memory.speculation import speculation_problem, with_draft
+from rightslice.memory.stages import asked_settings, stage_note
 from rightslice.memory.weights import lora_bytes, rank_weights_bytes
 
 Verdict = Literal["starts", "does_not_start", "refused", "uncertain"]
-_WIDTHS: Final[dict[str, str]] = {
-    "bfloat16": "bf16", "half": "fp16", "float16": "fp16", "float": "fp32", "float32": "fp32", "fp8": "fp8",
-}  # fmt: skip
-_KV_WIDTHS: Final[dict[str, str]] = {
-    "fp8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "fp8_inc": "fp8", "nvfp4": "fp4", "bfloat16": "bf16",
-    "float16": "fp16", "bf16": "bf16", "auto": "",
-}  # fmt: skip
-_SHORT: Final[dict[str, str]] = {
-    "-tp": "--tensor-parallel-size", "-pp": "--pipeline-parallel-size", "-dp": "--data-parallel-size",
-    "-ep": "--enable-expert-parallel", "--tp-size": "--tensor-parallel-size", "--tp": "--tensor-parallel-size",
-    "--pp-size": "--pipeline-parallel-size", "--context-length": "--max-model-len", "-q": "--quantization",
-    "--mem-fraction-static": "--gpu-memory-utilization", "--max-running-requests": "--max-num-seqs",
-    "--chunked-prefill-size": "--max-num-batched-tokens", "--device-memory-utilization": "--gpu-memory-utilization",
-    "--tensor_parallel_size": "--tensor-parallel-size", "--tp_size": "--tensor-parallel-size",
-    "--max_seq_len": "--max-model-len", "--max_batch_size": "--max-num-seqs",
-    "--max_num_tokens": "--max-num-batched-tokens", "--free_gpu_memory_fraction": "--gpu-memory-utilization",
-    "--kv_cache_free_gpu_memory_fraction": "--gpu-memory-utilization",
-}  # fmt: skip
-_NUMBERS: Final[dict[str, str]] = {
-    "--tensor-parallel-size": "tensor_parallel_size",
-    "--pipeline-parallel-size": "pipeline_parallel_size",
-    "--data-parallel-size": "data_parallel_size",
-    "--max-model-len": "max_model_len",
-    "--max-num-seqs": "max_num_seqs",
-    "--max-num-batched-tokens": "max_num_batched_tokens",
-    "--block-size": "block_size_tokens",
-    "--max-loras": "lora_slots",
-    "--max-lora-rank": "lora_max_rank",
-}
-_SWITCHES: Final[dict[str, tuple[str, bool]]] = {
-    "--enable-expert-parallel": ("expert_parallel", True),
-    "--enable-chunked-prefill": ("chunked_prefill", True),
-    "--no-enable-chunked-prefill": ("chunked_prefill", False),
-    "--enable-prefix-caching": ("prefix_caching", True),
-    "--no-enable-prefix-caching": ("prefix_caching", False),
-}
 _LEAST_STEP: Final = 512
 """Prompt tokens of one step below which lowering them further costs more than it saves: an assumption."""
-_LONG_CHUNKED: Final = 32_768
-"""Before 0.8.0 chunked prefill switches itself on above this context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,21 +67,26 @@ def startup(
     of the longest length needs. uncertain: the margin is within the error of the engine's constants. `free_bytes`:
     free memory at start when others use the device. Raises BadInputError RS0315 or RS0501.
     """
-    facts = _facts(engine_name)
+    facts = engine_facts(engine_name)
     settings, others = parse_arguments(architecture, device, facts, version or facts.latest_version, arguments)
+    architecture = with_draft(architecture, settings)
+    told_to_fit = settings.max_model_len == AS_LONG_AS_FITS
+    if told_to_fit:
+        settings = _as_long_as_fits(architecture, device, settings)
     if refusal := _refusal(architecture, device, settings):
         return StartupReport("refused", refusal[0], 0, 0, 0, 0, refusal[1], others)
     if too_long := _too_long(architecture, device, settings):
         return StartupReport("refused", too_long[0], 0, 0, 0, 0, too_long[1], others)
     if taken := _taken(device, settings, free_bytes):
         return StartupReport("does_not_start", taken[0], 0, 0, 0, 0, taken[1], others)
-    room, plan = _room(architecture, device, settings), cache_plan(architecture, settings)
+    asked = asked_settings(settings)
+    room, plan = _room(architecture, device, settings), cache_plan(architecture, asked)
     length = settings.max_model_len
     need, reserved = plan.least_room_bytes(length), plan.bytes_per_request(length)
-    kept = rank_sequence_bytes(architecture, length, settings) if plan.rules.windows else reserved
+    kept = rank_sequence_bytes(architecture, length, asked) if plan.rules.windows else reserved
     longest = _longest(architecture, device, settings)
     verdict: Verdict = "starts" if room >= need else "does_not_start"
-    if abs(room - need) < UNSURE_BYTES and need > 0:
+    if abs(room - need) < UNSURE_BYTES and need > 0 and not (told_to_fit and room >= need):
         verdict = "uncertain"
     logged = plan.logged_tokens(room, length)
     return StartupReport(
@@ -132,142 +98,24 @@ def startup(
         max_model_len_that_fits=longest,
         fix=_fix(verdict, longest, architecture, device, settings),
         not_considered=others,
-        notes=_notes(architecture, settings, plan),
+        notes=(*stage_note(architecture, settings), *_notes(architecture, device, settings, plan)),
         kv_bytes_reserved_per_sequence=reserved,
         logged_kv_tokens=logged,
         logged_max_concurrency=plan.concurrency(room, length) if logged else 0.0,
     )
 
 
-def _notes(architecture: Architecture, settings: EngineSettings, plan: CachePlan) -> tuple[str, ...]:
+def _notes(architecture: Architecture, device: Device, settings: EngineSettings, plan: CachePlan) -> tuple[str, ...]:
     """What the verdict rests on beside the architecture."""
     found = [f"approximated: {text}" for text in architecture.approximations]
+    support = weight_support(device, settings.weight_dtype, settings.engine, settings.version)
+    if support.level == "stored":
+        found.append(f"{settings.weight_dtype} weights are only stored so: {support.reason}")
     if plan.groups and not plan.shared:
         found.append(f"how {settings.engine} divides the cache of this model is not known: layers are counted apart")
     if engine_memory(settings.engine, settings.version).assumed:
         found.append(f"context, graphs and sampler of {settings.engine} are assumed: no start-up log was at hand")
     return tuple(found)
-
-
-def _facts(name: str) -> EngineFacts:
-    try:
-        return engine(name)
-    except KeyError:
-        raise BadInputError(
-            Diagnostic("RS0315", f'unknown engine "{name[:60]}"', None, "vllm, sglang, tensorrt-llm")
-        ) from None
-
-
-def parse_arguments(
-    architecture: Architecture, device: Device, facts: EngineFacts, version: str, arguments: str
-) -> tuple[EngineSettings, tuple[str, ...]]:
-    """Settings of an engine started with a command line, and the arguments that do not bear on memory."""
-    given, others = _pairs(arguments)
-    settings = _defaults(architecture, device, facts, version)
-    changes: dict[str, object] = {}
-    for flag, text in given:
-        if flag in _NUMBERS:
-            changes[_NUMBERS[flag]] = _count(flag, text)
-        elif flag in _SWITCHES:
-            field, value = _SWITCHES[flag]
-            changes[field] = value
-        elif flag == "--gpu-memory-utilization":
-            changes["memory_fraction"] = _fraction(flag, text)
-        elif flag == "--dtype" and text != "auto":
-            changes["weight_dtype"] = _one_of(flag, text, _WIDTHS)
-        elif flag == "--kv-cache-dtype" and (kv := _one_of(flag, text, _KV_WIDTHS)):
-            changes["kv_dtype"] = kv
-        elif flag == "--quantization" and text == "fp8":
-            changes["weight_dtype"] = "fp8"
-        elif flag == "--kv-offloading-size":
-            continue
-        else:
-            others.append(flag)
-    settings = replace(settings, **changes)  # type: ignore[arg-type]
-    return _completed(settings, changes), tuple(dict.fromkeys(others))
-
-
-def _completed(settings: EngineSettings, changes: dict[str, object]) -> EngineSettings:
-    """Defaults that follow from other arguments: before 0.8.0 a step holds a whole prompt unless prefill is chunked."""
-    if version_key(settings.version) >= version_key("0.8.0") or settings.engine != "vllm":
-        return settings
-    chunked = settings.chunked_prefill
-    if "chunked_prefill" not in changes:
-        chunked = version_key(settings.version) >= version_key("0.5.5") and settings.max_model_len > _LONG_CHUNKED
-    return replace(settings, chunked_prefill=chunked)
-
-
-def _defaults(architecture: Architecture, device: Device, facts: EngineFacts, version: str) -> EngineSettings:
-    try:
-        defaults = facts.defaults(version, device)
-    except KeyError:
-        raise BadInputError(
-            Diagnostic("RS0501", f"the defaults of {facts.name} {version[:20]} are not known", None, "use engine vllm")
-        ) from None
-    published = architecture.published_dtype if architecture.published_dtype != "fp32" else "bf16"
-    return EngineSettings(
-        engine=facts.name,
-        version=version,
-        weight_dtype=published,  # type: ignore[arg-type]
-        kv_dtype="bf16",
-        max_model_len=architecture.context_max or 2048,
-        max_num_seqs=defaults.max_num_seqs,
-        max_num_batched_tokens=defaults.max_num_batched_tokens,
-        memory_fraction=defaults.memory_fraction,
-        block_size_tokens=defaults.block_size_tokens,
-        prefix_caching=defaults.prefix_caching,
-        chunked_prefill=defaults.chunked_prefill,
-    )
-
-
-def _pairs(arguments: str) -> tuple[list[tuple[str, str]], list[str]]:
-    try:
-        words = shlex.split(arguments)
-    except ValueError as error:
-        raise BadInputError(Diagnostic("RS0501", f"--engine-args: {error}")) from None
-    found: list[tuple[str, str]] = []
-    others: list[str] = []
-    i = 0
-    while i < len(words):
-        flag, _, text = words[i].partition("=")
-        i += 1
-        if not flag.startswith("-"):
-            others.append(flag)
-            continue
-        flag = _SHORT.get(flag, flag)
-        takes_value = flag not in _SWITCHES and i < len(words) and not re.match(r"-[A-Za-z-]", words[i])
-        if not text and takes_value:
-            text = words[i]
-            i += 1
-        found.append((flag, text))
-    return found, others
-
-
-def _count(flag: str, text: str) -> int:
-    try:
-        value = parse_count(text.replace("_", ""))
-    except QuantityError as error:
-        raise BadInputError(Diagnostic("RS0501", f"{flag}: {error}")) from None
-    if not 1 <= value <= 1 << 30:
-        raise BadInputError(Diagnostic("RS0501", f"{flag} {value} is out of range"))
-    return value
-
-
-def _fraction(flag: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0.0 < value <= 1.0:
-        raise BadInputError(Diagnostic("RS0501", f'{flag} "{text[:20]}" is not a share between 0 and 1'))
-    return value
-
-
-def _one_of(flag: str, text: str, known: dict[str, str]) -> str:
-    if text not in known:
-        hint = did_you_mean(text, known) or ", ".join(known)
-        raise BadInputError(Diagnostic("RS0501", f'{flag}: unknown value "{text[:30]}"', None, hint))
-    return known[text]
 
 
 def _refusal(architecture: Architecture, device: Device, settings: EngineSettings) -> tuple[str, str] | None:
@@ -278,6 +126,8 @@ def _refusal(architecture: Architecture, device: Device, settings: EngineSetting
         sizes = re.findall(r"\d+", problem.rpartition(":")[2])
         smaller = [int(s) for s in sizes if int(s) <= settings.tensor_parallel_size]
         return problem, f"--tensor-parallel-size {max(smaller)}" if smaller else "another checkpoint"
+    if problem := speculation_problem(architecture, settings.engine, settings.speculative_method):
+        return problem, "another method in --speculative-config"
     dtype = settings.weight_dtype
     asked = settings.engine, settings.version
     support = weight_support(device, dtype, *asked)
@@ -285,6 +135,12 @@ def _refusal(architecture: Architecture, device: Device, settings: EngineSetting
         return support.reason, "--dtype half" if dtype == "bf16" else "a 16-bit checkpoint"
     support = kv_support(device, settings.kv_dtype, *asked)
     return (support.reason, "--kv-cache-dtype auto") if support.level == "refused" else None
+
+
+def _as_long_as_fits(architecture: Architecture, device: Device, settings: EngineSettings) -> EngineSettings:
+    """With the longest context that fits, or the model's own where none does."""
+    own = replace(settings, max_model_len=architecture.context_max or NO_CONTEXT)
+    return replace(own, max_model_len=_longest(architecture, device, own) or own.max_model_len)
 
 
 def _too_long(architecture: Architecture, device: Device, settings: EngineSettings) -> tuple[str, str] | None:
@@ -318,7 +174,7 @@ def _room(architecture: Architecture, device: Device, settings: EngineSettings) 
 
 def _fits(architecture: Architecture, device: Device, settings: EngineSettings, margin_bytes: int = 0) -> bool:
     """Whether the engine finds room for one sequence of the longest length, with a margin."""
-    need = cache_plan(architecture, settings).least_room_bytes(settings.max_model_len)
+    need = cache_plan(architecture, asked_settings(settings)).least_room_bytes(settings.max_model_len)
     return _room(architecture, device, settings) >= need + margin_bytes
 
 

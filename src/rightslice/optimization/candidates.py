@@ -17,6 +17,8 @@ from rightslice.core.engine import DTYPE_BITS, Dtype, EngineSettings, KvDtype
 from rightslice.core.plan import Memory, Rejection
 from rightslice.core.quantities import format_bytes
 from rightslice.memory.footprint import custom_footprint, footprint, legal_parallelism
+from rightslice.memory.legality import gains_from_replicas
+from rightslice.memory.overheads import rank_step_tokens
 from rightslice.memory.precision import kv_support, weight_support
 from rightslice.optimization.needs import Need
 from rightslice.optimization.options import Candidates, Option
@@ -30,6 +32,27 @@ MAX_PIPELINE_NODES = 4
 GIB = 2**30
 CONTEXT_OVERHEAD_BYTES = 644_245_094
 """CUDA context and framework of one process beside a measured stage's own memory: 0.6 GiB."""
+
+
+DATA_PARALLEL_ENGINES = ("vllm",)
+"""Engines whose `data_parallel_size` replicates attention and spreads experts; SGLang counts these ranks as part of its
+tensor-parallel size and is not offered so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Parallel sizes of one replica. With `data` > 1 experts are spread over `tensor` x `data` ranks. `node_gpus`: GPUs
+    that must share a node (0: all)."""
+
+    tensor: int
+    pipeline: int = 1
+    data: int = 1
+    node_gpus: int = 0
+
+    @property
+    def gpus(self) -> int:
+        """Accelerators of the replica."""
+        return self.tensor * self.pipeline * self.data
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +210,8 @@ def _served(
     good: list[Option] = []
     bad: list[Rejection] = []
     for parallelism in (_inside_a_machine, _across_machines):
-        for settings, seen in _configurations(need, site, engines, architecture, parallelism):
-            option = _one(need, architecture, settings, seen)
+        for settings, seen, shape in _configurations(need, site, engines, architecture, parallelism):
+            option = _one(need, architecture, settings, seen, shape.node_gpus)
             if isinstance(option, Option):
                 good.append(option)
             else:
@@ -206,30 +229,50 @@ def _configurations(
     site: Site,
     engines: Sequence[str],
     architecture: Architecture,
-    parallelism: Callable[[Site, str], list[tuple[int, int]]],
-) -> Iterator[tuple[EngineSettings, Device]]:
+    parallelism: Callable[[Site, str, Architecture], list[Shape]],
+) -> Iterator[tuple[EngineSettings, Device, Shape]]:
     """Smallest first, so that the last refusal is the one of the largest configuration."""
     for engine_name in engines:
         for partition in reversed(_partitions(need, site)):
             seen = device(site.accelerator, partition)
-            for tensor, pipeline in parallelism(site, partition):
+            for shape in parallelism(site, partition, architecture):
+                if shape.data > 1 and engine_name not in DATA_PARALLEL_ENGINES:
+                    continue
                 for weight_dtype in _weight_dtypes(need, architecture):
                     for kv_dtype in _kv_dtypes(need):
-                        yield _settings(need, engine_name, seen, (tensor, pipeline), weight_dtype, kv_dtype), seen
+                        yield _settings(need, engine_name, seen, shape, weight_dtype, kv_dtype), seen, shape
 
 
-def _inside_a_machine(site: Site, partition: str) -> list[tuple[int, int]]:
-    """(tensor, pipeline) parallel sizes within one machine; one process on a slice."""
+def _inside_a_machine(site: Site, partition: str, architecture: Architecture) -> list[Shape]:
+    """Shapes within one machine, smallest first; one process on a slice."""
     if partition != WHOLE:
-        return [(1, 1)]
-    return [(tensor, 1) for tensor in TENSOR_PARALLEL_SIZES if tensor <= site.largest]
+        return [Shape(1)]
+    plain = [Shape(tensor) for tensor in TENSOR_PARALLEL_SIZES if tensor <= site.largest]
+    return sorted([*plain, *_replicated(architecture, site.largest, 1)], key=_by_gpus)
 
 
-def _across_machines(site: Site, partition: str) -> list[tuple[int, int]]:
-    """Tensor parallel inside a machine, pipeline parallel across: only for what no machine holds."""
+def _across_machines(site: Site, partition: str, architecture: Architecture) -> list[Shape]:
+    """Only for what no machine holds: tensor parallel inside a machine and pipeline parallel across, or replicas of the
+    attention with experts over all."""
     if partition != WHOLE or not site.fast_network:
         return []
-    return [(site.largest, nodes) for nodes in (2, MAX_PIPELINE_NODES)]
+    nodes = (2, MAX_PIPELINE_NODES)
+    plain = [Shape(site.largest, pipeline=n, node_gpus=site.largest) for n in nodes]
+    return sorted([*plain, *(s for n in nodes for s in _replicated(architecture, site.largest, n))], key=_by_gpus)
+
+
+def _replicated(architecture: Architecture, machine: int, nodes: int) -> list[Shape]:
+    """Attention replicas over all GPUs of up to one machine, or of several whole ones."""
+    if not gains_from_replicas(architecture):
+        return []
+    if nodes > 1:
+        return [Shape(t, data=machine * nodes // t, node_gpus=machine) for t in TENSOR_PARALLEL_SIZES if t <= machine]
+    sizes = [size for size in TENSOR_PARALLEL_SIZES if size <= machine]
+    return [Shape(t, data=n // t) for n in sizes for t in sizes if t < n]
+
+
+def _by_gpus(shape: Shape) -> int:
+    return shape.gpus
 
 
 def _weight_dtypes(need: Need, architecture: Architecture) -> tuple[Dtype, ...]:
@@ -247,7 +290,7 @@ def _settings(
     need: Need,
     engine_name: str,
     seen: Device,
-    parallelism: tuple[int, int],
+    shape: Shape,
     weight_dtype: Dtype,
     kv_dtype: KvDtype,
 ) -> EngineSettings:
@@ -258,13 +301,15 @@ def _settings(
     return EngineSettings(
         engine=engine_name,
         version=facts.latest_version,
-        tensor_parallel_size=parallelism[0],
-        pipeline_parallel_size=parallelism[1],
+        tensor_parallel_size=shape.tensor,
+        pipeline_parallel_size=shape.pipeline,
+        data_parallel_size=shape.data,
+        expert_parallel=shape.data > 1,
         weight_dtype=weight_dtype,
         kv_dtype=kv_dtype,
         max_model_len=need.max_model_len,
         max_num_seqs=defaults.max_num_seqs,
-        max_num_batched_tokens=defaults.max_num_batched_tokens,
+        max_num_batched_tokens=rank_step_tokens(defaults.max_num_batched_tokens, shape.data),
         memory_fraction=defaults.memory_fraction,
         block_size_tokens=defaults.block_size_tokens,
         prefix_caching=defaults.prefix_caching,
@@ -272,13 +317,14 @@ def _settings(
         lora_slots=lora.adapters if lora else 0,
         lora_max_rank=lora.max_rank if lora else 0,
         speculative_method=speculative.method if speculative else "",
+        speculative_model=(speculative.model or "") if speculative else "",
         speculative_tokens=speculative.tokens if speculative else 0,
         speculative_acceptance=(speculative.acceptance or 0.0) if speculative else 0.0,
     )
 
 
 def _one(
-    need: Need, architecture: Architecture, settings: EngineSettings, seen: Device
+    need: Need, architecture: Architecture, settings: EngineSettings, seen: Device, node_gpus: int
 ) -> Option | tuple[str, str, str]:
     """The option, or (rule, reason, relaxation)."""
     if not seen.flops:
@@ -299,7 +345,7 @@ def _one(
         overhead_bytes=held.overhead_bytes,
         kv_cache_bytes=held.kv_cache_bytes,
         kv_tokens=held.kv_tokens,
-        max_sequences=min(held.max_sequences, settings.max_num_seqs),
+        max_sequences=min(held.max_sequences, settings.max_num_seqs * settings.data_parallel_size),
     )
     costs = step_costs(architecture, seen, settings, typical_tokens=need.typical_tokens) if need.has_load else None
     lowered = DTYPE_BITS[settings.weight_dtype] < DTYPE_BITS.get(architecture.published_dtype, 16)
@@ -314,6 +360,7 @@ def _one(
         memory=kept,
         costs=costs,
         precision_lowered=lowered,
+        node_gpus=node_gpus,
     )
 
 
@@ -348,7 +395,6 @@ def quantised_source(source: str, architecture: Architecture, dtype: str) -> str
 def _key(model: str, seen: Device, settings: EngineSettings | None, gpus: int) -> str:
     if settings is None:
         return f"{model}/{seen.name}/x{gpus}"
-    parallel = f"tp{settings.tensor_parallel_size}" + (
-        f"pp{settings.pipeline_parallel_size}" if settings.pipeline_parallel_size > 1 else ""
-    )
+    further = (("pp", settings.pipeline_parallel_size), ("dp", settings.data_parallel_size))
+    parallel = f"tp{settings.tensor_parallel_size}" + "".join(f"{name}{size}" for name, size in further if size > 1)
     return f"{model}/{seen.name}/{settings.engine}/{settings.weight_dtype}-{settings.kv_dtype}/{parallel}"

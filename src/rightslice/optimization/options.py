@@ -12,7 +12,10 @@ from rightslice.performance.costs import StageCosts, StepCosts
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """`device` is what each of the replica's `gpus` engine ranks sees. `costs` is None when no request reaches it."""
+    """`device` is what each of the replica's `gpus` engine ranks sees; `node_gpus` of them must share a node (0: all).
+
+    `costs` is None when no request reaches it. They are of one data-parallel rank (`engines` of them in a replica).
+    """
 
     key: str
     model: str
@@ -24,6 +27,7 @@ class Option:
     memory: Memory
     costs: StepCosts | StageCosts | None
     precision_lowered: bool = False
+    node_gpus: int = 0
 
     @property
     def accelerator(self) -> str:
@@ -34,6 +38,11 @@ class Option:
     def partition(self) -> str:
         """`whole` or a MIG profile."""
         return self.device.partition
+
+    @property
+    def engines(self) -> int:
+        """Schedulers with a cache of their own in one replica: its data-parallel ranks."""
+        return self.settings.data_parallel_size if self.settings else 1
 
     @property
     def relative_error(self) -> float:

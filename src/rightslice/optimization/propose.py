@@ -85,7 +85,7 @@ def propose(
                 gpus=option.gpus,
                 requests_per_s=rates[option.key].requests_per_s if option.model in loaded else 0.0,
                 pools=hosts[option.model],
-                node_gpus=_node_gpus(option),
+                node_gpus=option.node_gpus,
             )
             for option in usable
         ),
@@ -110,8 +110,7 @@ def repack(needs: Sequence[Need], options: Mapping[str, Option], counts: Mapping
     problem = Problem(
         pools=pools,
         options=tuple(
-            OptionSpec(o.key, o.key, o.accelerator, o.partition, o.gpus, 0.0, hosts[o.model], _node_gpus(o))
-            for o in used
+            OptionSpec(o.key, o.key, o.accelerator, o.partition, o.gpus, 0.0, hosts[o.model], o.node_gpus) for o in used
         ),
         demands=tuple(
             Demand(o.key, 0.0, counts[o.key], spare=False, min_nodes=min(counts[o.key], floors[o.model])) for o in used
@@ -130,11 +129,6 @@ def _hosts(needs: Sequence[Need], offer_of: Mapping[str, Offer]) -> dict[str, fr
     stable = frozenset(key for key, offer in offer_of.items() if offer.capacity not in TAKEN_AWAY)
     some = stable if len(stable) < len(offer_of) else None
     return {need.name: None if need.model.interruptible else some for need in needs}
-
-
-def _node_gpus(option: Option) -> int:
-    """GPUs of a replica that must share a node: its tensor-parallel group."""
-    return option.settings.tensor_parallel_size if option.settings else 0
 
 
 def _pools(market: Market, options: Sequence[Option]) -> tuple[dict[str, Offer], tuple[PoolSpec, ...], dict[str, int]]:

@@ -110,13 +110,17 @@ class AttentionPath:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """All-reduce over `devices`: start-up seconds and achievable bytes/s of the one-shot and two-shot algorithms."""
+    """All-reduce over `devices`: start-up seconds and achievable bytes/s of the one-shot and two-shot algorithms.
+
+    `rails`: devices of one domain that each have a path of their own to the other domains; 1 within one.
+    """
 
     devices: int
     one_shot_s: float
     one_shot_bytes_per_s: float
     two_shot_s: float
     two_shot_bytes_per_s: float
+    rails: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +229,8 @@ def link(device: Device, engine: str, devices: int) -> Link:
         min((n for n in by_devices if n >= devices), default=max(by_devices))
     ]
     rate = device.accelerator.pcie_bytes_per_s if pcie else device.link_bytes_per_s
-    return Link(devices, one_s * _US, one_share * rate, two_s * _US, two_share * rate)
+    rails = min(device.accelerator.link_domain_max, devices) if pcie and device.link_bytes_per_s > 0.0 else 1
+    return Link(devices, one_s * _US, one_share * rate, two_s * _US, two_share * rate, max(1, rails))
 
 
 def launches(device: Device, engine: str) -> Launches:

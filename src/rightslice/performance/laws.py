@@ -97,11 +97,14 @@ def _activation_bytes_per_token(architecture: Architecture, tensor_parallel_size
 
 
 def _experts_s(architecture: Architecture, device: Device, settings: EngineSettings, tokens: Tokens) -> Tokens:
-    """Routed experts: split by width over the tensor-parallel group, or whole experts spread over all ranks."""
+    """Routed experts over all ranks: whole experts with expert parallelism, else a slice of each.
+
+    `tokens` are those of one data-parallel rank; the others are taken to hold as many.
+    """
     path = coefficients.expert_path(device, settings.weight_dtype)
-    ranks = settings.tensor_parallel_size * settings.data_parallel_size if settings.expert_parallel else 1
-    width = 1 if settings.expert_parallel else settings.tensor_parallel_size
-    all_tokens = tokens * settings.data_parallel_size if settings.expert_parallel else tokens
+    everyone = settings.tensor_parallel_size * settings.data_parallel_size
+    ranks, width = (everyone, 1) if settings.expert_parallel else (1, everyone)
+    all_tokens = tokens * settings.data_parallel_size
     total = np.zeros_like(tokens)
     for group in architecture.moe:
         pairs = all_tokens * group.experts_per_token / ranks
@@ -111,17 +114,17 @@ def _experts_s(architecture: Architecture, device: Device, settings: EngineSetti
 
 
 def _collectives_s(architecture: Architecture, device: Device, settings: EngineSettings, tokens: Tokens) -> Tokens:
-    """Two all-reduces a layer, dispatch and combine of spread experts, one send per pipeline stage."""
+    """Two all-reduces a layer, dispatch and combine of every expert layer, one send per pipeline stage."""
     nbytes = tokens * architecture.hidden_size * _ACTIVATION_BYTES
     tp, pp, dp = settings.tensor_parallel_size, settings.pipeline_parallel_size, settings.data_parallel_size
     total = np.zeros_like(tokens)
     if tp > 1:
         group = coefficients.link(device, settings.engine, tp)
         total = total + 2 * architecture.layers * operators.all_reduce_s(nbytes, group)
-    if settings.expert_parallel and dp > 1:
+    if dp > 1:
         everyone = coefficients.link(device, settings.engine, tp * dp)
         expert_layers = sum(group.layers for group in architecture.moe)
-        total = total + 2 * expert_layers * operators.all_reduce_s(nbytes * dp, everyone)
+        total = total + expert_layers * operators.gather_and_scatter_s(nbytes * dp, everyone)
     if pp > 1:
         total = total + pp * operators.send_s(nbytes, coefficients.link(device, settings.engine, tp * pp))
     return total

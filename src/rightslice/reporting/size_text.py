@@ -14,6 +14,7 @@ _NARROWEST_BAR = 10
 _MOST_REFUSED = 8
 _ROUNDING = 0.05
 """Whole blocks add up to this share to short sequences."""
+_SPLITS = {"tensor": "tensor parallel", "replicas": "DP attention + EP"}
 
 
 def size_text(
@@ -110,10 +111,15 @@ def _fits(canvas: Canvas, report: SizeReport) -> None:
     if not report.fits:
         canvas.line(("Fits on none of the accelerators asked about.", "bold"), indent=2)
         return
-    canvas.line((f"Fits on {plural(len(report.fits), 'accelerator')}", "bold"), indent=2)
-    columns = (Column("accelerator"), Column("how many", "right"), Column("sequences at once", "right"))
+    number = len({fit.accelerator for fit in report.fits})
+    canvas.line((f"Fits on {plural(number, 'accelerator')}", "bold"), indent=2)
+    columns = [Column("accelerator"), Column("how many", "right"), Column("sequences at once", "right")]
     rows = [[fit.accelerator, f"{fit.count}", f"{fit.max_sequences:,}"] for fit in report.fits]
-    canvas.table(columns, rows, indent=4)
+    if any(fit.split != "tensor" for fit in report.fits):
+        columns.append(Column("split"))
+        for row, fit in zip(rows, report.fits, strict=True):
+            row.append(_SPLITS[fit.split])
+    canvas.table(tuple(columns), rows, indent=4)
 
 
 def _as_logged(verdict: StartupReport) -> list[list[Cell]]:

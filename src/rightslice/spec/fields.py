@@ -144,6 +144,21 @@ Name = Annotated[
 ]
 
 
+def _method(value: str) -> str:
+    _name(value.replace("_", "-"))
+    return value
+
+
+MethodName = Annotated[
+    str,
+    AfterValidator(_method),
+    WithJsonSchema(
+        {"type": "string", "pattern": "^[a-z0-9]([-_a-z0-9]{0,61}[a-z0-9])?$", "examples": ["ngram", "draft_model"]}
+    ),
+]
+"""A name as engines spell it, underscores included."""
+
+
 def _time_of_day(value: str) -> str:
     if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", value):
         raise problem("RS0107", f'"{value[:20]}" is not a time of day (try 06:00)')

@@ -28,6 +28,7 @@ from rightslice.spec.fields import (
     Count,
     EngineName,
     MachineName,
+    MethodName,
     ModelSource,
     Name,
     OneOrMany,
@@ -140,9 +141,10 @@ class Lora(Section):
 
 
 class Speculative(Section):
-    """Speculative decoding. Without `acceptance` no speed-up is assumed."""
+    """Speculative decoding. `model` drafts, for methods that need one. Without `acceptance` no gain is assumed."""
 
-    method: Name
+    method: MethodName
+    model: ModelSource | None = None
     tokens: Annotated[int, Field(ge=1, le=64)]
     acceptance: Share | None = None
 

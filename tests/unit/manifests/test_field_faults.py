@@ -177,3 +177,14 @@ def test_only_workloads_run_pods() -> None:
     kinds = {found["kind"] for name in EVERY for found in objects(tree(name))}
     expected = {"Namespace", "Service", "ServiceAccount", "PodDisruptionBudget", "ConfigMap", "ResourceQuota"}
     assert kinds == expected | set(WORKLOADS)
+
+
+def test_ranks_over_two_nodes_have_all_their_gpus_and_say_how_many_they_are() -> None:
+    """vLLM infers the ranks of each node from --nnodes, --node-rank and the sizes; workers run headless."""
+    leader, worker = pods("two-nodes-of-ranks")
+    for pod in (leader, worker):
+        assert server(pod)["resources"]["limits"]["nvidia.com/gpu"] == 8
+        found = server(pod)["args"]
+        for flag in ("--data-parallel-size=16", "--enable-expert-parallel", "--tensor-parallel-size=1"):
+            assert flag in found
+        assert not any(flag.startswith("--pipeline-parallel-size") for flag in found)

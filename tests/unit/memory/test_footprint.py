@@ -22,7 +22,8 @@ from rightslice.memory.footprint import (
     footprint,
     legal_parallelism,
 )
-from rightslice.memory.weights import rank_weights_bytes, weights_bytes
+from rightslice.memory.overheads import rank_step_tokens
+from rightslice.memory.weights import lora_bytes, rank_weights_bytes, weights_bytes
 from rightslice.spec.workload import CustomMemory
 
 GIB = 1 << 30
@@ -98,9 +99,29 @@ def test_pipeline_stages_split_layers_and_keep_an_end() -> None:
 
 def test_expert_parallelism_spreads_experts_over_data_parallel_ranks() -> None:
     found = resolve_model("Qwen/Qwen3-30B-A3B")
-    alone = rank_weights_bytes(found, settings(found, tensor_parallel_size=1, data_parallel_size=4))
+    one = rank_weights_bytes(found, settings(found))
+    sliced = rank_weights_bytes(found, settings(found, data_parallel_size=4))
     spread = rank_weights_bytes(found, settings(found, data_parallel_size=4, expert_parallel=True))
-    assert alone - spread == pytest.approx(found.routed_parameters * 2 * 3 / 4, rel=1e-3)
+    assert sliced == spread  # vLLM slices experts over all ranks where it does not spread them
+    assert one - spread == pytest.approx(found.routed_parameters * 2 * 3 / 4, rel=1e-3)
+
+
+def test_replicas_of_the_attention_keep_their_own_latents_and_share_the_experts() -> None:
+    r1 = resolve_model("DeepSeek-R1")
+    tensor = settings(r1, tensor_parallel_size=8, max_model_len=16_384)
+    replicas = settings(r1, data_parallel_size=8, expert_parallel=True, max_model_len=16_384)
+    mixed = settings(r1, tensor_parallel_size=4, data_parallel_size=2)
+    whole, experts = r1.published_weights_bytes, sum(g.published_bytes for g in r1.weights if g.split == "expert")
+    assert rank_weights_bytes(r1, replicas) == math.ceil(whole - experts + experts / 8)
+    shared = sum(g.published_bytes for g in r1.weights if g.split == "shared")
+    assert shared == pytest.approx(58 * 3 * 7168 * 2048, rel=1e-3)  # one shared expert in 58 layers, FP8 with scales
+    repeated = rank_weights_bytes(r1, replace(mixed, expert_parallel=True)) - rank_weights_bytes(r1, mixed)
+    assert repeated == pytest.approx(shared * 3 / 4, abs=2)
+    h200 = device("H200-SXM-141GB")
+    one, all_ = (footprint(r1, h200, s, typical_tokens=4096) for s in (tensor, replicas))
+    assert one.kv_bytes_per_sequence == all_.kv_bytes_per_sequence
+    assert all_.kv_tokens == pytest.approx(8 * all_.kv_cache_bytes / 70_272, rel=1e-4)
+    assert all_.max_sequences == 8 * (all_.kv_cache_bytes // all_.kv_bytes_per_sequence) > 4 * one.max_sequences
 
 
 def test_other_precisions_convert_linear_layers_only() -> None:
@@ -135,8 +156,31 @@ def test_adapters_take_their_slots() -> None:
     found = resolve_model("Llama-3.1-8B")
     plain = footprint(found, device("L40S"), settings(found), typical_tokens=1000)
     with_lora = footprint(found, device("L40S"), settings(found, lora_slots=4, lora_max_rank=16), typical_tokens=1000)
-    # rank 16 on all seven projections of Llama-3.1-8B: 41.9 M parameters
-    assert with_lora.weights_bytes - plain.weights_bytes == pytest.approx(4 * 41.9e6 * 2, rel=0.01)
+    # rank 16 on all seven projections of Llama-3.1-8B: 41,943,040 parameters; on embedding and head 16 x 2 x 132,352
+    assert with_lora.weights_bytes - plain.weights_bytes == 4 * 2 * (41_943_040 + 16 * 2 * (128_256 + 4096))
+
+
+def test_adapters_over_ranks_keep_one_half_whole() -> None:
+    """By hand from vLLM 0.32: q, k, v, gate and up keep their inputs, o and down their outputs; the rest is divided."""
+    found = resolve_model("Llama-3.1-8B")
+    hidden, inner, kv = 4096, 14_336, 1024
+    whole = 5 * hidden + 2 * hidden
+    split = hidden + 2 * kv + 2 * inner + hidden + inner
+    vocabulary = 2 * (128_256 + hidden)
+    four = lora_bytes(found, settings(found, tensor_parallel_size=4, lora_slots=2, lora_max_rank=8))
+    assert four == 2 * 8 * 2 * (32 * (whole + split // 4) + vocabulary)
+
+
+def test_every_expert_has_its_own_adapter() -> None:
+    found = resolve_model("mistralai/Mixtral-8x7B-v0.1")
+    one = lora_bytes(found, settings(found, lora_slots=1, lora_max_rank=16))
+    experts = 32 * 8 * (2 * 4096 + 2 * 14_336 + 14_336 + 4096)
+    around = 32 * (4 * 4096 + 4096 + 2 * 1024 + 4096 + 4096 + 8 - 4096)
+    assert one == pytest.approx(16 * 2 * (experts + around + 2 * (32_000 + 4096)), rel=0.01)
+    spread = lora_bytes(
+        found, settings(found, data_parallel_size=8, expert_parallel=True, lora_slots=1, lora_max_rank=16)
+    )
+    assert one - spread == pytest.approx(16 * 2 * experts * 7 / 8, rel=1e-6)
 
 
 def test_encoders_have_no_cache() -> None:
@@ -210,3 +254,16 @@ def test_the_ranks_together_hold_every_model() -> None:
             assert 2 * tensor * rank_weights_bytes(model, two) >= weights_bytes(model, "bf16") * 0.999_999, model.family
             assert held <= before, model.family
             before = held
+
+
+def test_ranks_gather_the_tokens_of_all_for_their_experts() -> None:
+    """Sixteen ranks of DeepSeek-R1 with 8,192 tokens each need 23 GB for it, which an H100 does not have left."""
+    r1, h100 = resolve_model("DeepSeek-R1"), device("H100-SXM-80GB")
+    ranks = settings(r1, data_parallel_size=16, expert_parallel=True, max_num_batched_tokens=8192)
+    held = footprint(r1, h100, ranks, typical_tokens=1000)
+    assert not held.fits
+    assert held.activation_bytes == 2 * 8192 * (3 * 7168 + 16 * (8 * (7168 + 2048) + 2 * 7168))
+    assert rank_step_tokens(8192, 16) == 2048
+    assert rank_step_tokens(8192, 2) == 4096
+    assert rank_step_tokens(2048, 2) == rank_step_tokens(2048, 1) == 2048
+    assert footprint(r1, h100, replace(ranks, max_num_batched_tokens=2048), typical_tokens=1000).fits

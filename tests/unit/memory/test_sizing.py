@@ -117,7 +117,7 @@ def test_the_json_form_has_the_promised_fields() -> None:
     assert document["kv_cache_bytes_per_token"] == 70_272
     assert document["indexer_bytes_per_token"] == 15_616
     assert document["kv_cache_bytes"] == 2 * 1280 * (70_272 + 15_616)
-    assert set(document["fits"][0]) == {"accelerator", "count", "max_sequences", "verdict", "margin_bytes"}
+    assert set(document["fits"][0]) == {"accelerator", "count", "max_sequences", "verdict", "margin_bytes", "split"}
     assert document["kv_bytes_per_sequence"] == 1280 * (70_272 + 15_616)
     assert document["kv_bytes_reserved_per_sequence"] == 1280 * (70_272 + 61 * 132)  # eight-bit keys and their scale
     assert any("declares a KV cache in fp8" in note for note in document["notes"])
@@ -176,3 +176,29 @@ def test_a_margin_within_the_error_of_the_constants_only_just_fits() -> None:
     assert (sure.verdict, full.verdict, full.count) == ("fits", "just fits", 1)
     assert 0 <= full.margin_bytes < 1 << 29 < sure.margin_bytes
     assert size(model, SizeRequest(sequences=most + 1), [a100]).fits[0].count == 2
+
+
+def test_two_splits_of_a_latent_cache_side_by_side() -> None:
+    """64 sequences of 8,256 tokens: on sixteen H100 they fit only where each rank keeps its own."""
+    request = SizeRequest(8000, 256, 64)
+    report = size(resolve_model("DeepSeek-R1"), request, [H100, device("H200-SXM-141GB")])
+    found = {(fit.accelerator, fit.split): fit for fit in report.fits}
+    assert found["H100-SXM-80GB", "replicas"].count == 16
+    assert ("H100-SXM-80GB", "tensor") not in found
+    one, other = (found["H200-SXM-141GB", split] for split in ("tensor", "replicas"))
+    assert one.count == other.count == 8
+    assert other.max_sequences > 5 * one.max_sequences
+    assert report.refused == ()
+    assert {fit.split for fit in size(resolve_model("Qwen/Qwen3-30B-A3B"), request, [H100]).fits} == {"tensor"}
+
+
+def test_published_weights_that_are_often_told_wrong() -> None:
+    """Llama-4-Scout has 109 B parameters, 218 GB in BF16; DeepSeek-R1 in BF16 is more than sixteen H100 have."""
+    scout = size(resolve_model("Llama-4-Scout"), SizeRequest())
+    assert scout.weights_bytes / 1e9 == pytest.approx(218, rel=0.005)
+    r1 = resolve_model("DeepSeek-R1")
+    for name in ("H200-SXM-141GB", "B200-SXM-180GB"):
+        assert size(r1, SizeRequest(), [device(name)]).fits[0].count <= 8  # one machine
+    refused = fits_of("DeepSeek-R1", "H100-SXM-80GB", dtype="bf16")
+    assert isinstance(refused, str)
+    assert "1,342 GB of weights, 16 x H100-SXM-80GB = 1,360 GB" in refused

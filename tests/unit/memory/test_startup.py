@@ -233,3 +233,60 @@ def test_a_pool_that_is_not_known_is_said() -> None:
     found = startup(resolve_model("gemma-3-27b-it"), device("H200-SXM-141GB"), engine_name="sglang")
     assert any("divides the cache" in note for note in found.notes)
     assert (found.logged_kv_tokens, found.logged_max_concurrency) == (0, 0.0)
+
+
+def test_stages_are_counted_apart_and_the_engine_that_did_not_is_predicted() -> None:
+    """vllm#34076: 24.0 GiB asked of one stage of Qwen3-Coder-30B at 262,144 tokens, 96 KiB a token."""
+    model = resolve_model("Qwen/Qwen3-30B-A3B-FP8")
+    model = replace(model, context_max=262_144)
+    arguments = "-pp 2 --max-model-len 262144 --gpu-memory-utilization 0.9"
+    card = shown("RTX-5090", 31.4)
+    old, new = (startup(model, card, version=version, arguments=arguments) for version in ("0.15.1", "0.16.0"))
+    assert old.kv_bytes_needed == 24 * GIB
+    assert new.kv_bytes_needed == 12 * GIB
+    assert old.kv_cache_bytes == new.kv_cache_bytes
+    assert old.verdict == "does_not_start"
+    assert "stage by stage" in old.notes[0]
+    assert "12.0 GiB" in old.notes[0]
+    assert new.max_model_len_that_fits == 262_144
+    assert old.max_model_len_that_fits == pytest.approx(old.kv_cache_bytes / (96 * 1024), abs=16)
+    assert not any("stage" in note for note in new.notes)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tensor", "reason"),
+    [
+        # FP8 in blocks of 128: 8 KV heads of 64 on 8 ranks leave 64 outputs of a block
+        ({"head_dim": 64, "num_key_value_heads": 8, "quantization_config": {"quant_method": "fp8",
+          "weight_block_size": [128, 128]}}, 8, "64 keys per rank"),
+        # AWQ in groups of 128: 14 heads of 64 on 2 ranks leave 448 inputs of the output projection
+        ({"num_attention_heads": 14, "head_dim": 64, "num_key_value_heads": 2, "quantization_config": {
+          "quant_method": "awq", "bits": 4, "group_size": 128}}, 2, "448 inputs of the output projection"),
+        ({"head_dim": 64, "num_key_value_heads": 8}, 8, ""),
+    ],
+    ids=["fp8-keys", "awq-heads", "bf16"],
+)  # fmt: skip
+def test_heads_must_not_cut_a_quantisation_block(sizes: dict[str, Any], tensor: int, reason: str) -> None:
+    base = {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 2, "num_attention_heads": 32}
+    found = startup(llama_like(**{**base, **sizes}), device("H100-SXM-80GB"), arguments=f"-tp {tensor}")
+    assert found.verdict == ("refused" if reason else "starts")
+    assert reason in found.reason
+
+
+def test_an_engine_told_to_fit_takes_the_longest_context() -> None:
+    model, card = resolve_model("Llama-3.1-8B"), device("RTX-3090")
+    found = startup(model, card, arguments="--max-model-len auto")
+    assert found.verdict == "starts"
+    assert found.fix == ""
+    assert 20_000 < found.max_model_len_that_fits < 131_072
+    assert startup(model, card, arguments="--max-model-len -1") == found
+
+
+def test_eager_mode_and_offloaded_weights_leave_more_cache() -> None:
+    model, card = resolve_model("Llama-3.1-8B"), device("RTX-3090")
+    plain, eager, offloaded = (
+        startup(model, card, arguments=f"--max-model-len 8192 {more}").kv_cache_bytes
+        for more in ("", "--enforce-eager", "--cpu-offload-gb 10")
+    )
+    assert eager - plain == pytest.approx(0.7 * GIB, rel=0.01)
+    assert offloaded - plain == 10 * GIB

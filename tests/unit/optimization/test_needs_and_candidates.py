@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from rightslice.app.knowledge import known_names
 from rightslice.app.planning import PLANNED_ENGINES
+from rightslice.app.rating import ceiling
+from rightslice.app.scenarios import server
 from rightslice.catalogue.models import resolve_model
 from rightslice.core.rates import Rate, RateTable
 from rightslice.optimization.candidates import candidates, sites
 from rightslice.optimization.needs import Need, needs
-from rightslice.optimization.options import Candidates
+from rightslice.optimization.options import Candidates, Option
 from rightslice.optimization.propose import Market, propose
 from rightslice.procurement.offers import offers, quota_limits
+from rightslice.simulation.scenario import LlmServer
+from rightslice.spec.loader import parse_workload
 from rightslice.spec.workload import Workload
-from workloads import chat
+from workloads import CHAT, chat
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 GKE = {"gcp": "gke", "on-prem": "on-prem"}
@@ -124,3 +129,51 @@ def test_a_uniform_platform_gets_one_pool_per_profile_and_never_more_machines_th
     assert all(len(pool.layouts) == 1 for pool in proposal.problem.pools)
     assert sum(proposal.packing.nodes.values()) == 1
     assert sum(proposal.counts.values()) == 2
+
+
+def r1_on(accelerator: str) -> Candidates:
+    text = CHAT.replace(LLAMA, "deepseek-ai/DeepSeek-R1").replace("A100-SXM-80GB, L4", accelerator)
+    text = text.replace("FLEET", ", purchase: [on_demand, reservation]").replace("EXTRA", "isolation: none")
+    known = known_names()
+    workload = parse_workload(text.replace("ENVIRONMENT", "development"), file="r1.yaml", known=known).workload
+    offered, _ = offers(workload.fleet, interruptible=False)
+    need = needs(workload, {"llm": resolve_model("deepseek-ai/DeepSeek-R1")}, {})[0]
+    return candidates([need], sites(offered, GKE), ("vllm",))
+
+
+def shapes(found: Candidates) -> dict[tuple[int, int, int], Option]:
+    sizes = ((o, o.settings) for o in found.options)
+    return {
+        (s.tensor_parallel_size, s.pipeline_parallel_size, s.data_parallel_size): o for o, s in sizes if s is not None
+    }
+
+
+def test_what_no_machine_holds_is_split_by_stages_or_by_experts_over_two() -> None:
+    """DeepSeek-R1 as published on H100: two machines of eight, tensor x pipeline or data parallel with experts."""
+    found = shapes(r1_on("H100-SXM-80GB"))
+    assert (8, 1, 1) not in found
+    stages, ranks = found[8, 2, 1], found[1, 1, 16]
+    assert stages.gpus == ranks.gpus == 16
+    assert (stages.node_gpus, ranks.node_gpus) == (8, 8)
+    assert ranks.settings is not None
+    assert ranks.settings.expert_parallel
+    assert ranks.engines == 16
+    assert ranks.memory.kv_tokens > 2 * stages.memory.kv_tokens
+    assert ranks.settings.max_num_batched_tokens == 2048  # as many over all ranks as their experts have room for
+
+
+def test_one_machine_offers_both_splits_of_a_latent_cache_and_its_ranks_stay_together() -> None:
+    found = shapes(r1_on("H200-SXM-141GB"))
+    assert set(found) == {(8, 1, 1), (4, 1, 2), (2, 1, 4), (1, 1, 8)}
+    assert found[1, 1, 8].node_gpus == 0
+    assert ceiling(need_of(chat()), found[1, 1, 8], 1.0, None).requests_per_s > (
+        ceiling(need_of(chat()), found[8, 1, 1], 1.0, None).requests_per_s
+    )
+    built = server(found[1, 1, 8], "r1", 2, 1.0)
+    assert isinstance(built, LlmServer)
+    assert built.replicas == 16
+    assert built.kv_blocks == found[1, 1, 8].memory.kv_tokens // 8 // 16
+
+
+def test_models_without_a_latent_cache_have_no_attention_replicas() -> None:
+    assert all(o.engines == 1 for o in found(chat()).options)

@@ -163,3 +163,16 @@ def test_an_unknown_engine_is_taken_as_vllm_and_not_trusted() -> None:
     unknown = step_costs(cases.LLAMA_8B, H100, replace(cases.VLLM, engine="nim"), typical_tokens=500)
     assert unknown.step_time_ps(100, 5050, 3, 900) == known.step_time_ps(100, 5050, 3, 900)
     assert (known.provenance, unknown.provenance) == ("first-principles", "unvalidated")
+
+
+def test_ranks_share_experts_and_pay_for_their_exchange() -> None:
+    """Eight ranks with two sequences each read the experts that sixteen sequences touch, an eighth each."""
+    alone = replace(cases.VLLM, tensor_parallel_size=1)
+    ranks = replace(alone, data_parallel_size=8, expert_parallel=True)
+    one, eight = (step_costs(cases.MIXTRAL, H100, s, typical_tokens=500) for s in (alone, ranks))
+    assert eight.kv_token_ps == one.kv_token_ps
+    assert eight.tokens_ps[2] < one.tokens_ps[2]
+    sliced = step_costs(cases.MIXTRAL, H100, replace(ranks, expert_parallel=False), typical_tokens=500)
+    assert sliced.tokens_ps[4096] == pytest.approx(eight.tokens_ps[4096], rel=0.01)
+    far = replace(H100, accelerator=replace(H100.accelerator, link_domain_max=4))
+    assert step_costs(cases.MIXTRAL, far, ranks, typical_tokens=500).tokens_ps[4096] > eight.tokens_ps[4096]

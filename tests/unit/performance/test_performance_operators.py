@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rightslice.performance import operators
+from rightslice.catalogue.accelerators import device
+from rightslice.performance import coefficients, operators
 from rightslice.performance.coefficients import AttentionPath, Link, MatrixPath
 
 PATH = MatrixPath(flops_per_s=1e12, bytes_per_s=1e9, weight_bytes=2.0, norm=1.0)
@@ -49,3 +50,12 @@ def test_decode_attention_is_bound_by_bytes_or_by_arithmetic() -> None:
     path = AttentionPath(flops_per_s=1e12, bytes_per_s=1e9, kv_bytes=2.0)
     assert operators.decode_attention_s(1000, 1000, path) == pytest.approx(2e-6)
     assert operators.decode_attention_s(1, 1e6, path) == pytest.approx(2e-6)
+
+
+@pytest.mark.parametrize(("nbytes", "measured_us"), [(131_072, 25.5), (4_194_304, 63.8), (67_108_864, 414.5)])
+def test_gather_and_scatter_as_measured_on_eight_h100(nbytes: int, measured_us: float) -> None:
+    """NCCL all_gather + reduce_scatter of the operator tables (AIConfigurator core 0.12.0)."""
+    link = coefficients.link(device("H100-SXM-80GB"), "vllm", 8)
+    predicted = float(operators.gather_and_scatter_s(np.array([float(nbytes)]), link)[0])
+    assert predicted * 1e6 == pytest.approx(measured_us, rel=0.25)
+    assert float(operators.gather_and_scatter_s(np.zeros(1), link)[0]) == 0.0

@@ -8,13 +8,16 @@ from dataclasses import replace
 from typing import Literal
 
 from rightslice.catalogue.architecture import Architecture, AttentionGroup, MoeGroup, WeightGroup
+from rightslice.catalogue.architectures.adapters import lora_widths
 from rightslice.catalogue.architectures.build import build
 from rightslice.catalogue.architectures.config import MAX_CONTEXT, Config, Object
 from rightslice.catalogue.architectures.families import Family
 from rightslice.catalogue.architectures.ledger import Ledger
 from rightslice.catalogue.architectures.multimodal import text_part
+from rightslice.catalogue.architectures.prediction import prediction_layers
 from rightslice.catalogue.architectures.quantisation import DTYPE_BYTES, Scheme, base_dtype, kv_dtype, scheme_of
 from rightslice.catalogue.architectures.weights import Layer, Split, Weight, count
+from rightslice.core.quantities import format_bytes
 
 Part = Literal["layers", "embedding", "head", "outside", "tower"]
 
@@ -37,9 +40,11 @@ def read_architecture(raw: Object, name: str, *, where: str = "", hf_quant: Obje
     if scheme is not None and not _converted(groups, dtype):
         notes.append(f"quantisation {scheme.method}: no list matched a weight, bytes are those of the base dtype")
     moe = _merged_moe(ledger.layers)
-    number = text.maybe("num_nextn_predict_layers") or text.maybe("num_mtp_modules") or 0
-    if number:
-        notes.append(f"{number} multi-token-prediction layer{'s' if number > 1 else ''} not counted")
+    predictor = _predictor(prediction_layers(ledger, text), scheme, dtype, first=len(ledger.layers))
+    if predictor is not None:
+        number = predictor.layers
+        held = f"{format_bytes(predictor.published_weights_bytes)}, loaded for speculative decoding only"
+        notes.append(f"{number} multi-token-prediction layer{'s' if number > 1 else ''} not counted ({held})")
     parameters = ledger.parameters
     heads = text.number("heads", 0)
     attention = _merged_attention(ledger.layers)
@@ -71,6 +76,42 @@ def read_architecture(raw: Object, name: str, *, where: str = "", hf_quant: Obje
         weights=groups,
         quantisation_block=_block(scheme),
         dense_intermediate_sizes=_dense_widths(ledger.layers),
+        lora=lora_widths(ledger),
+        predictor=predictor,
+    )
+
+
+def _predictor(layers: tuple[Layer, ...], scheme: Scheme | None, dtype: str, *, first: int) -> Architecture | None:
+    """The multi-token-prediction layers as a model without embedding and head; they follow layer `first` - 1."""
+    if not layers:
+        return None
+    ledger = Ledger(layers)
+    groups = _groups(ledger, scheme, dtype, first=first)
+    attention = _merged_attention(layers)
+    return Architecture(
+        name="multi-token prediction",
+        family="",
+        kind="decoder",
+        hidden_size=0,
+        intermediate_size=_intermediate(ledger),
+        layers=len(layers),
+        vocab_size=0,
+        query_heads=max((g.query_heads for g in attention), default=0),
+        kv_heads=0,
+        tied_embeddings=False,
+        parameters=ledger.parameters,
+        active_parameters=ledger.parameters - ledger.idle_parameters,
+        embedding_parameters=0,
+        vision_parameters=0,
+        matmul_parameters=_matmul_parameters(ledger),
+        attention=attention,
+        moe=_merged_moe(layers),
+        context_max=None,
+        published_dtype=_published_dtype(scheme, dtype),
+        published_weights_bytes=sum(g.published_bytes for g in groups),
+        weights=groups,
+        quantisation_block=_block(scheme),
+        dense_intermediate_sizes=_dense_widths(layers),
     )
 
 
@@ -138,10 +179,10 @@ class _Tally:
         )
 
 
-def _groups(ledger: Ledger, scheme: Scheme | None, dtype: str) -> tuple[WeightGroup, ...]:
+def _groups(ledger: Ledger, scheme: Scheme | None, dtype: str, *, first: int = 0) -> tuple[WeightGroup, ...]:
     tally = _Tally(scheme, dtype)
     if scheme is not None and scheme.depends_on_layer:
-        for i, layer in enumerate(ledger.layers):
+        for i, layer in enumerate(ledger.layers, start=first):
             tally.add("layers", layer.weights, kv_heads=_kv_heads(layer), layer=i)
     else:
         for layer, copies in Counter(ledger.layers).items():

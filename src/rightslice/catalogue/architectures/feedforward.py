@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rightslice.catalogue.architecture import MoeGroup
 from rightslice.catalogue.architectures.config import Config
 from rightslice.catalogue.architectures.families import Family
@@ -116,6 +118,6 @@ def _shared(config: Config, family: Family, width: int, hidden: int) -> tuple[We
         total = 0
     if not total:
         return ()
-    weights = dense(config, family, total, "mlp.shared_experts", hidden)
+    weights = tuple(replace(w, split="shared") for w in dense(config, family, total, "mlp.shared_experts", hidden))
     gate = (Weight("mlp.shared_expert_gate", 1, hidden),) if family.switch("shared_gate", config) else ()
     return weights + gate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, NoReturn, cast
@@ -70,6 +70,10 @@ def _refuse(rule: str, message: str, where: str, hint: str = "") -> NoReturn:
     raise BadInputError(Diagnostic(rule, message, Location(where), hint))
 
 
+Tensor = tuple[str, str, int, int]
+"""Name, dtype, elements and bytes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
     """What a folder's weight files hold, multi-token-prediction layers apart. `elements` is None for packed weights."""
@@ -99,18 +103,22 @@ def stored_weights(folder: Path, layers: int) -> Stored | None:
     if not shards:
         index = folder / "model.safetensors.index.json"
         return _from_index(index) if index.is_file() else None
+    return stored_tensors((tensor for shard in shards for tensor in _tensors(shard)), layers)
+
+
+def stored_tensors(tensors: Iterable[Tensor], layers: int) -> Stored:
+    """What those tensors hold; see `stored_weights`."""
     total = extra = elements = 0
     by_dtype: dict[str, int] = {}
     packed = False
-    for shard in shards:
-        for name, dtype, count, size in _tensors(shard):
-            if _is_extra(name, layers):
-                extra += size
-                continue
-            total += size
-            elements += count
-            packed = packed or dtype in _PACKED
-            by_dtype[dtype] = by_dtype.get(dtype, 0) + size
+    for name, dtype, count, size in tensors:
+        if _is_extra(name, layers):
+            extra += size
+            continue
+        total += size
+        elements += count
+        packed = packed or dtype in _PACKED
+        by_dtype[dtype] = by_dtype.get(dtype, 0) + size
     main = max(sorted(by_dtype), key=lambda d: by_dtype[d], default="")
     return Stored(total, extra, None if packed else elements, _NAMES.get(main, ""), "headers")
 
@@ -145,8 +153,8 @@ def _from_index(path: Path) -> Stored:
     return Stored(size, 0, None, "", "index")
 
 
-def _tensors(path: Path) -> list[tuple[str, str, int, int]]:
-    """Name, dtype, elements and bytes of every tensor of one file."""
+def _tensors(path: Path) -> list[Tensor]:
+    """Every tensor of one file."""
     header = _header(path)
     found = []
     for name, entry in header.items():

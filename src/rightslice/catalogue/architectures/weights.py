@@ -8,11 +8,12 @@ from typing import Final, Literal
 
 from rightslice.catalogue.architecture import AttentionGroup, MoeGroup
 
-Split = Literal["shard", "kv", "replicate", "vocab", "expert"]
+Split = Literal["shard", "kv", "replicate", "vocab", "expert", "shared"]
 """How tensor parallelism divides a weight.
 
 shard: evenly. kv: by KV heads, repeated when there are more ranks than heads. replicate: whole on every rank.
-vocab: by rows of the vocabulary. expert: a routed expert, split by width or spread over the ranks.
+vocab: by rows of the vocabulary. expert: a routed expert, split by width or spread over the ranks. shared: a shared
+expert, split evenly or whole on every rank where tokens are spread instead.
 """
 
 
