@@ -17,11 +17,11 @@ from rightslice.catalogue.engines import engine
 from rightslice.catalogue.models import model_names, resolve_model
 from rightslice.core.engine import EngineSettings
 from rightslice.core.errors import BadInputError
+from rightslice.memory.arguments import parse_arguments
 from rightslice.memory.cache import rank_sequence_bytes, sequence_bytes
 from rightslice.memory.footprint import footprint, legal_parallelism
 from rightslice.memory.reservation import cache_plan
 from rightslice.memory.sizing import SizeRequest, size
-from rightslice.memory.arguments import parse_arguments
 from rightslice.memory.weights import lora_bytes, rank_weights_bytes, weights_bytes
 
 SIZES = (1, 2, 4, 8, 16)

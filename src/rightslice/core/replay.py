@@ -10,6 +10,43 @@ from rightslice.core.results import SimulationResult
 
 
 @dataclass(frozen=True, slots=True)
+class ScaleEvent:
+    """An autoscaler asks for another size. `reason` in its own words."""
+
+    time_s: float
+    deployment: str
+    before: int
+    after: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """A node is lost with what ran on it."""
+
+    time_s: float
+    pool: str
+    node: str
+    requests_requeued: int
+    requests_lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One deployment at one tick of its autoscaler: size asked for, ready replicas, requests in flight, those that wait
+    (for a replica or in one), mean share of the KV cache in use, requests/s that came since the last tick."""
+
+    time_s: float
+    deployment: str
+    replicas: int
+    ready: int
+    in_flight: float
+    waiting: float
+    kv_use: float
+    offered_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Replay:
     """`results`: one for each group of models and population. `cpu_s` is of the event loops alone.
 

@@ -24,6 +24,7 @@ from rightslice.simulation.layout import (
     FIRST_PS,
     KV_BLOCK_PS,
     KV_USED,
+    LOST_JOBS,
     NEW_CONDITION,
     NEW_SLOWDOWN,
     NOW,
@@ -136,6 +137,10 @@ class SteppedRun:
             arrived=models[:, ARRIVALS].copy(),
             queued=models[:, QUEUED].copy(),
         )
+
+    def counted(self) -> tuple[int, int]:
+        """Requests computed again so far because their replica vanished, and those lost for want of retries."""
+        return int(self._state.clock[REQUEUED]), int(self._state.clock[LOST_JOBS])
 
     def _play(self, until_ps: int, *, closing: bool) -> None:
         while not advance(self._state, until_ps, self._ordered, closing):
