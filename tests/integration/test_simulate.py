@@ -134,3 +134,114 @@ def test_a_plan_of_an_older_version_says_so(chat: Path, tmp_path: Path, capsys: 
     (tmp_path / "plan.json").write_text(json.dumps(to_jsonable(plan)))
     assert main(["simulate", str(tmp_path)]) == 2
     assert "plan again" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a plan for traffic that follows the hours of a day."""
+    folder = tmp_path_factory.mktemp("day")
+    (folder / "w.yaml").write_text(
+        """
+apiVersion: rightslice/v1
+kind: Workload
+metadata: {name: day}
+models:
+  - name: llm
+    source: meta-llama/Llama-3.1-8B-Instruct
+    traffic:
+      rate: {mean: 4/s, peak: 12/s}
+      shape: diurnal
+      input_tokens: {mean: 1500, p95: 4000}
+      output_tokens: {mean: 200}
+      slo: {ttft_p95: 4s, tpot_p95: 120ms}
+fleet: {providers: [gcp], regions: [us-central1], accelerators: {allow: [L4]}}
+"""
+    )
+    assert main(["plan", str(folder / "w.yaml"), "-o", str(folder), "--quiet"]) == 0
+    return folder
+
+
+def test_an_autoscaler_follows_the_day_between_the_bounds(day: Path, simulated: Answer) -> None:
+    _, fixed = simulated(day, "--autoscaler", "fixed")
+    _, found = simulated(day, "--autoscaler", "hpa")
+    _, perfect = simulated(day, "--autoscaler", "perfect")
+    assert found["requests"] == fixed["requests"] == pytest.approx(4 * 86_400, rel=0.02)
+    assert fixed["scale_events"] == []
+    assert found["gpu_hours"] < fixed["gpu_hours"]
+    assert found["usd"] / found["gpu_hours"] == pytest.approx(fixed["usd"] / fixed["gpu_hours"])
+    (bound,) = found["bounds"]
+    assert bound["fluid"] < bound["perfect"] < bound["peak"]
+    assert bound["perfect"] < perfect["gpu_hours"]
+    assert found["requests"] == found["completed"] + found["failed"] + sum(
+        c["requests"] - c["completed"] - c["failed"] for c in found["per_model"]
+    )
+    event = found["scale_events"][0]
+    assert set(event) == {"time_s", "model", "from", "to", "reason"}
+    sizes = [moment["ready"] for moment in found["timeline"]]
+    assert max(sizes) > min(sizes) >= 1
+
+
+def test_aiming_at_all_that_a_replica_can_do_is_slower(day: Path, simulated: Answer) -> None:
+    runs = [
+        simulated(day, "--autoscaler", f"{{share: {share}, min: 1}}", "--horizon", "12h")[1] for share in (0.3, 1.0)
+    ]
+    assert runs[1]["per_model"][0]["ttft_ms"]["p99"] > runs[0]["per_model"][0]["ttft_ms"]["p99"]
+
+
+def test_a_lost_zone_is_told_and_no_request_vanishes(day: Path, simulated: Answer) -> None:
+    _, found = simulated(day, "--autoscaler", "fixed", "--fault", "zone@90m", "--horizon", "4h")
+    assert {event["time_s"] for event in found["preemptions"]} == {5400.0}
+    requeued = sum(event["requests_requeued"] for event in found["preemptions"])
+    assert requeued == found["requeued"] > 0
+    assert found["failed"] >= found["lost"] == sum(event["requests_lost"] for event in found["preemptions"])
+
+
+def test_keda_takes_an_idle_model_to_zero(day: Path, simulated: Answer) -> None:
+    change = "models.llm.autoscaler={kind: keda, signal: in_flight, target: 4, min: 0, max: 3, cooldown: 60s}"
+    _, found = simulated(day, "--set", change, "--set", "models.llm.traffic.rate=2/h", "--horizon", "6h")
+    assert 0 in {event["to"] for event in found["scale_events"]}
+    assert found["completed"] >= 1
+    assert found["per_model"][0]["ttft_ms"]["p50"] > 60_000  # a request that finds nothing waits for a cold start
+
+
+def test_tuning_orders_settings_by_cost(day: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    code = main(["simulate", str(day), "--autoscaler", "hpa", "--tune", "--horizon", "3h", "--json"])
+    trials = json.loads(capfdbinary.readouterr().out)["trials"]
+    holding = [trial["usd"] for trial in trials if trial["holds"]]
+    assert holding == sorted(holding)
+    assert code == (0 if holding else 1)
+    assert len({(trial["share"], trial["min_replicas"]) for trial in trials}) == len(trials) >= 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        (["--autoscaler", "vpa"], "RS0501"),
+        (["--autoscaler", "{kind: hpa, target: -1}"], "RS0501"),
+        (["--autoscaler", "{kind: hpa, sginal: held}"], "RS0501"),
+        (["--autoscaler", "{kind: hpa, min: 0}"], "RS0502"),
+        (["--autoscaler", "{kind: keda, signal: kv_use}"], "RS0502"),
+        (["--fault", "meteor"], "RS0501"),
+        (["--fault", "zone@soon"], "RS0501"),
+        (["--fault", "spot"], "RS0502"),
+        (["--tune"], "RS0502"),
+    ],
+)
+def test_a_control_plane_that_makes_no_sense_is_one_diagnostic(
+    day: Path, arguments: list[str], rule: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", str(day), *arguments]) == 2
+    said = capsys.readouterr().err
+    assert rule in said
+    assert "Traceback" not in said
+
+
+def test_pipelines_keep_their_replicas(voice: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", str(voice), "--autoscaler", "hpa"]) == 2
+    assert "no model has traffic of its own" in capsys.readouterr().err
+
+
+def test_a_pipeline_with_a_control_plane_that_does_nothing_is_the_pipeline(voice: Path, simulated: Answer) -> None:
+    _, plain = simulated(voice, "--users", "light")
+    _, found = simulated(voice, "--users", "light", "--fault", "nodes", "--set", "models.llm.autoscaler=fixed")
+    assert found["pipelines"] == plain["pipelines"]

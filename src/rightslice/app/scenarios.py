@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rightslice.core.rng import generator
@@ -12,7 +12,7 @@ from rightslice.optimization.options import Option
 from rightslice.performance.costs import StepCosts
 from rightslice.simulation.scenario import ClosedPipeline, LlmServer, OpenClass, Scenario, StageLengths, StageServer
 from rightslice.spec.workload import Pipeline, Users, Workload
-from rightslice.traffic.arrivals import PlannedRate, open_loop
+from rightslice.traffic.arrivals import DAY_S, PlannedRate, open_loop
 from rightslice.traffic.traces import Trace
 
 TARGET_REQUESTS, FEWEST_REQUESTS = 6000, 1500
@@ -76,6 +76,33 @@ def _groups(needs: Sequence[Need]) -> list[frozenset[str]]:
         touching = [group for group in groups if group & mine]
         groups = [group for group in groups if not group & mine] + [mine.union(*touching)]
     return sorted((frozenset(group) for group in groups), key=lambda g: [n.name in g for n in needs], reverse=True)
+
+
+def draw_day(
+    workload: Workload, needs: Sequence[Need], traces: Mapping[str, Trace], seed: int, horizon_s: float | None = None
+) -> Load:
+    """All models' traffic as it comes over a day (or `horizon_s`): `diurnal` classes follow a measured day.
+
+    Without traffic of its own the horizon is that of the longest population.
+    """
+    populations = tuple(
+        _population(pipeline, name, users, needs, seed)
+        for pipeline in workload.pipelines
+        for name, users in pipeline.users.items()
+    )
+    drawn = [need for need in needs if need.model.traffic]
+    if horizon_s is None:
+        horizon_s = DAY_S if drawn else max((p.duration_s for p in populations), default=MIN_HORIZON_S)
+    classes = tuple(found for need in drawn for found in _classes_of_day(need, horizon_s, traces, seed))
+    return Load(frozenset(need.name for need in needs), classes, populations, horizon_s, seed)
+
+
+def _classes_of_day(need: Need, horizon_s: float, traces: Mapping[str, Trace], seed: int) -> Iterator[OpenClass]:
+    rng = generator(seed, "arrivals", need.name)
+    context = need.max_model_len or None
+    drawn = open_loop(need.model.traffic, horizon_s, rng, "mean", max_context=context, traces=traces, by_hour=True)
+    for index, traffic in enumerate(need.model.traffic):
+        yield OpenClass(need.name, traffic.name, drawn.of_class(index), traffic.slo)
 
 
 def _draw(

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
+from rightslice.app.clusters import Server, controlled, gpus_of
 from rightslice.app.knowledge import known_names
 from rightslice.app.planning import architectures_of, traces_of
-from rightslice.app.scenarios import draw_loads, scenarios, server
+from rightslice.app.scenarios import Load, draw_day, draw_loads, scenarios, server
 from rightslice.catalogue.accelerators import device, resolve_device
 from rightslice.catalogue.hardware import Device
-from rightslice.catalogue.mig import share_of_gpu
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 from rightslice.core.plan import Deployment, Memory, Plan, PlannedModel
-from rightslice.core.replay import Replay
+from rightslice.core.replay import Replay, Trial, trial
 from rightslice.memory.footprint import footprint
 from rightslice.memory.legality import legal_parallelism, slice_parallelism
 from rightslice.memory.precision import weight_support
@@ -26,21 +27,30 @@ from rightslice.optimization.needs import Need, needs
 from rightslice.optimization.options import Option
 from rightslice.performance.laws import step_costs
 from rightslice.performance.stages import stage_costs
-from rightslice.simulation.run import simulate
+from rightslice.simulation.run import load_kernel, simulate, simulate_cluster
+from rightslice.simulation.scenario import LlmServer, StageServer
+from rightslice.spec.autoscaler import Autoscaler, parse_autoscaler
 from rightslice.spec.loader import parse_workload
 from rightslice.spec.paths import changed, split_change
 from rightslice.spec.plan_document import load_plan
 from rightslice.spec.workload import Workload
+from rightslice.traffic.traces import Trace
 
 MAX_HORIZON_S: Final = 90 * 86_400.0
 MAX_REPLICAS: Final = 100_000
-_OF_DEPLOYMENTS: Final = ("replicas", "accelerator")
+TUNED_SHARES: Final = (0.2, 0.4, 0.6, 0.8)
+TUNED_SIZES: Final = (0.0, 0.5, 1.0)
+"""Shares of the rated load aimed at, and least replicas as shares of those planned for the peak."""
+_OF_DEPLOYMENTS: Final = ("replicas", "accelerator", "autoscaler")
 """Keys under `models.NAME` that change the plan and not its workload."""
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """What differs from the plan. `changes`: `PATH=VALUE` texts; None: as planned."""
+    """What differs from the plan. `changes`: `PATH=VALUE` texts; None: as planned.
+
+    `autoscaler`: of every model with traffic of its own; `faults`: see `clusters`. Either brings a control plane.
+    """
 
     trace: Path | None = None
     rate: str | None = None
@@ -48,15 +58,21 @@ class WhatIf:
     changes: tuple[str, ...] = ()
     seed: int | None = None
     horizon_s: float | None = None
+    autoscaler: str | None = None
+    faults: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Server:
-    """One deployment as it is simulated."""
+class _Asked:
+    """A plan with its changes, ready to be played."""
 
-    pool: str
-    replicas: int
-    option: Option
+    plan: Plan
+    workload: Workload
+    needs: tuple[Need, ...]
+    traces: Mapping[str, Trace]
+    servers: Mapping[str, Server]
+    autoscalers: Mapping[str, Autoscaler]
+    seed: int
 
 
 def simulate_plan(path: Path, what_if: WhatIf) -> Replay:
@@ -64,6 +80,37 @@ def simulate_plan(path: Path, what_if: WhatIf) -> Replay:
 
     Raises BadInputError: an unreadable or infeasible plan, one without its workload, an option that makes no sense.
     """
+    asked = _asked(path, what_if)
+    if asked.autoscalers or what_if.faults:
+        day = draw_day(asked.workload, asked.needs, asked.traces, asked.seed, what_if.horizon_s)
+        return _with_control(asked, asked.autoscalers, what_if.faults, day)
+    return _as_planned(asked, what_if.horizon_s)
+
+
+def tune_plan(path: Path, what_if: WhatIf, progress: Callable[[str], None]) -> tuple[Trial, ...]:
+    """Other targets and least sizes of the autoscalers over the same day: what each costs and whether it holds.
+
+    The cheapest that holds first, then the cheapest of the others. Raises BadInputError as `simulate_plan`, and RS0502
+    without an autoscaler.
+    """
+    asked = _asked(path, what_if)
+    if not any(found.kind in ("hpa", "keda") for found in asked.autoscalers.values()):
+        raise BadInputError(Diagnostic("RS0502", "--tune needs an autoscaler", hint="--autoscaler hpa"))
+    day = draw_day(asked.workload, asked.needs, asked.traces, asked.seed, what_if.horizon_s)
+    steady = max(found.replicas for found in asked.servers.values() if found.option.model in asked.autoscalers)
+    sizes = sorted({max(1, round(part * steady)) for part in TUNED_SIZES})
+    trials = []
+    for number, (share, least) in enumerate(product(TUNED_SHARES, sizes)):
+        progress(f"tuning {number + 1} of {len(TUNED_SHARES) * len(sizes)}")
+        tuned = {
+            name: found.model_copy(update={"share": share, "target": None, "min": least})
+            for name, found in asked.autoscalers.items()
+        }
+        trials.append(trial(share, least, _with_control(asked, tuned, what_if.faults, day)))
+    return tuple(sorted(trials, key=lambda t: (not t.holds, t.usd if t.usd is not None else t.gpu_hours)))
+
+
+def _asked(path: Path, what_if: WhatIf) -> _Asked:
     plan = _feasible(load_plan(path / "plan.json" if path.is_dir() else path), path)
     seed = plan.seed if what_if.seed is None else what_if.seed
     _check(what_if, seed)
@@ -73,21 +120,86 @@ def simulate_plan(path: Path, what_if: WhatIf) -> Replay:
     traces = traces_of(workload, path if path.is_dir() else path.parent)
     wanted = needs(workload, architectures, traces)
     servers = _servers(plan, wanted, own)
-    loads = draw_loads(workload, wanted, traces, seed, what_if.horizon_s)
+    return _Asked(plan, workload, wanted, traces, servers, _autoscalers(workload, what_if.autoscaler, own), seed)
+
+
+def _as_planned(asked: _Asked, horizon_s: float | None) -> Replay:
+    """All replicas all the time; models that share no pipeline are played apart."""
+    loads = draw_loads(asked.workload, asked.needs, asked.traces, asked.seed, horizon_s)
     results = []
+    load_kernel()
     started_s = time.process_time()
     for load in loads:
         built = tuple(
             server(found.option, key, found.replicas, 1.0)
-            for key, found in servers.items()
+            for key, found in asked.servers.items()
             if found.option.model in load.models and found.option.costs is not None
         )
         results += [simulate(scenario) for scenario in scenarios(load, built)]
     cpu_s = time.process_time() - started_s
     hours = max((load.horizon_s for load in loads), default=0.0) / 3600.0
-    gpus, usd_per_hour = _fleet(plan, servers)
+    gpus, usd_per_hour = _fleet(asked.plan, asked.servers)
     usd = None if usd_per_hour is None else usd_per_hour * hours
-    return Replay(plan.name, seed, tuple(results), cpu_s, gpus * hours, usd)
+    return Replay(asked.plan.name, asked.seed, tuple(results), cpu_s, gpus * hours, usd)
+
+
+def _with_control(asked: _Asked, autoscalers: Mapping[str, Autoscaler], faults: tuple[str, ...], load: Load) -> Replay:
+    """All models together, for they share nodes; one run for each population of pipeline users."""
+    plan, servers = asked.plan, asked.servers
+    results, logs, cpu_s = [], [], 0.0
+    load_kernel()
+    for population in load.populations or (None,):
+        horizon_s = max(load.horizon_s, population.duration_s if population else 0.0)
+        made = controlled(plan, servers, autoscalers, faults, (load.classes, asked.traces), (horizon_s, load.seed))
+        one = replace(load, horizon_s=horizon_s, populations=(population,) if population else ())
+        built = tuple(_built(key, found, made.slots) for key, found in servers.items() if found.option.costs)
+        started_s = time.process_time()
+        (scenario,) = scenarios(one, built)
+        result, log = simulate_cluster(replace(scenario, warmup_s=0.0), made.cluster)
+        cpu_s += time.process_time() - started_s
+        results.append(result)
+        logs.append((log, made))
+    gpu_hours = usd = 0.0
+    for log, made in logs:
+        for pool in made.cluster.pools:
+            gpu_hours += log.node_hours[pool.nodes.name] * pool.gpus_per_node
+            usd += log.node_hours[pool.nodes.name] * pool.usd_per_hour
+    return Replay(
+        plan=plan.name,
+        seed=load.seed,
+        results=tuple(results),
+        cpu_s=cpu_s,
+        gpu_hours=gpu_hours,
+        usd=None if _moved(plan, servers) else usd,
+        scale_events=tuple(event for log, _ in logs for event in log.scale_events),
+        preemptions=tuple(event for log, _ in logs for event in log.preemptions),
+        timeline=tuple(moment for log, _ in logs for moment in log.timeline),
+        bounds=logs[0][1].bounds,
+        unknown_phases=tuple(dict.fromkeys(name for log, _ in logs for name in log.unknown_phases)),
+    )
+
+
+def _built(key: str, found: Server, slots: Mapping[str, int]) -> LlmServer | StageServer:
+    """With as many slots as its control plane may use at one time."""
+    made = server(found.option, key, found.replicas, 1.0)
+    return replace(made, replicas=slots[key]) if key in slots else made
+
+
+def _autoscalers(
+    workload: Workload, everywhere: str | None, own: Mapping[str, Mapping[str, str]]
+) -> dict[str, Autoscaler]:
+    """Model -> autoscaler: the one named for it, else the one for all that have traffic of their own."""
+    found = {}
+    for model in workload.models:
+        if "autoscaler" in own.get(model.name, {}):
+            option = f"--set models.{model.name}.autoscaler"
+            found[model.name] = parse_autoscaler(own[model.name]["autoscaler"], option)
+        elif everywhere is not None and model.traffic:
+            found[model.name] = parse_autoscaler(everywhere, "--autoscaler")
+    if everywhere is not None and not found:
+        hint = "pipelines keep their replicas"
+        raise BadInputError(Diagnostic("RS0502", "--autoscaler: no model has traffic of its own", hint=hint))
+    return found
 
 
 def _feasible(plan: Plan, path: Path) -> Plan:
@@ -187,17 +299,17 @@ def _chosen(sources: tuple[str, ...], planned: str) -> tuple[str, ...]:
     return tuple(source for source in sources if planned in (source, f"./{source}"))[:1] or sources[:1]
 
 
-def _servers(plan: Plan, wanted: Sequence[Need], own: Mapping[str, Mapping[str, str]]) -> dict[str, _Server]:
+def _servers(plan: Plan, wanted: Sequence[Need], own: Mapping[str, Mapping[str, str]]) -> dict[str, Server]:
     """Deployment -> what runs."""
     by_name = {need.name: need for need in wanted}
-    found: dict[str, _Server] = {}
+    found: dict[str, Server] = {}
     for model in plan.models:
         changes = own.get(model.name, {})
         counts = _counts(model, changes)
         for deployment in model.deployments:
             seen = _seen(deployment, changes)
             option = _option(deployment, by_name[model.name], seen)
-            found[deployment.id] = _Server(deployment.pool, counts[deployment.id], option)
+            found[deployment.id] = Server(deployment, counts[deployment.id], option, by_name[model.name])
     return found
 
 
@@ -287,25 +399,20 @@ def _memory(deployment: Deployment, need: Need, seen: Device) -> Memory:
     )
 
 
-def _fleet(plan: Plan, servers: Mapping[str, _Server]) -> tuple[float, float | None]:
-    """(GPUs, USD an hour) of the nodes. A pool whose replicas changed has as many nodes as hold their GPUs.
+def _moved(plan: Plan, servers: Mapping[str, Server]) -> bool:
+    """Whether an accelerator changed: its machine has no price here."""
+    return any(found.option.accelerator != found.deployment.accelerator for found in servers.values())
 
-    None where an accelerator changed: its machine has no price here.
-    """
-    planned = {d.id: d for model in plan.models for d in model.deployments}
-    moved = any(found.option.accelerator != planned[key].accelerator for key, found in servers.items())
+
+def _fleet(plan: Plan, servers: Mapping[str, Server]) -> tuple[float, float | None]:
+    """(GPUs, USD an hour) of the nodes. A pool whose replicas changed has as many nodes as hold their GPUs."""
     gpus, usd_per_hour = 0.0, 0.0
     for pool in plan.pools:
-        mine = {key: found for key, found in servers.items() if found.pool == pool.name}
+        mine = [found for found in servers.values() if found.deployment.pool == pool.name]
         nodes = pool.nodes
-        if any(found.replicas != planned[key].replicas.steady for key, found in mine.items()):
-            asked = sum(found.replicas * _gpus(found.option) for found in mine.values())
+        if any(found.replicas != found.deployment.replicas.steady for found in mine):
+            asked = sum(found.replicas * gpus_of(found.option) for found in mine)
             nodes = math.ceil(asked / pool.gpus_per_node - 1e-9)
         gpus += nodes * pool.gpus_per_node
         usd_per_hour += nodes * pool.hourly_usd
-    return gpus, None if moved else usd_per_hour
-
-
-def _gpus(option: Option) -> float:
-    """GPUs of one replica; a slice is its share of one."""
-    return option.gpus * share_of_gpu(option.accelerator, option.partition)
+    return gpus, None if _moved(plan, servers) else usd_per_hour

@@ -47,10 +47,23 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuHourBounds:
+    """GPU-hours of one deployment that nothing beats: of fractions of replicas (`fluid`), of whole ones that are there
+    the instant they are needed (`perfect`), and of as many as the peak needs, all the time (`peak`)."""
+
+    deployment: str
+    fluid: float
+    perfect: float
+    peak: float
+    peak_replicas: int
+
+
+@dataclass(frozen=True, slots=True)
 class Replay:
     """`results`: one for each group of models and population. `cpu_s` is of the event loops alone.
 
-    `usd` is None where the machines of a changed accelerator have no price here.
+    `usd` is None where the machines of a changed accelerator have no price here. The rest is empty without a control
+    plane; `unknown_phases` of a cold start count 0 because nobody published them.
     """
 
     plan: str
@@ -59,6 +72,11 @@ class Replay:
     cpu_s: float
     gpu_hours: float
     usd: float | None
+    scale_events: tuple[ScaleEvent, ...] = ()
+    preemptions: tuple[Preemption, ...] = ()
+    timeline: tuple[Moment, ...] = ()
+    bounds: tuple[GpuHourBounds, ...] = ()
+    unknown_phases: tuple[str, ...] = ()
 
     @property
     def requests(self) -> int:
@@ -104,7 +122,53 @@ class Replay:
             "gpu_hours": self.gpu_hours,
             "usd": self.usd,
             "requests_per_s_per_gpu": self.requests_per_s_per_gpu,
+            "scale_events": [_scaling(event) for event in self.scale_events],
+            "preemptions": to_jsonable(self.preemptions),
+            "bounds": to_jsonable(self.bounds),
+            "timeline": to_jsonable(self.timeline),
+            "unknown_phases": list(self.unknown_phases),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One setting of an autoscaler over a day. `share`: of a replica's rated load that is aimed at. `achieved`: of the
+    objective that is nearest to failing, or fails most. `changes`: how often the size changed."""
+
+    share: float
+    min_replicas: int
+    gpu_hours: float
+    usd: float | None
+    holds: bool
+    objective: str
+    achieved: float
+    changes: int
+
+
+def trial(share: float, min_replicas: int, replay: Replay) -> Trial:
+    """What a run says about a setting."""
+    outcomes = [outcome for result in replay.results for outcome in result.outcomes]
+    worst = min(outcomes, key=lambda o: o.achieved_share - o.slo.share, default=None)
+    return Trial(
+        share,
+        min_replicas,
+        replay.gpu_hours,
+        replay.usd,
+        replay.holds,
+        worst.slo.name if worst else "",
+        worst.achieved_share if worst else 1.0,
+        len(replay.scale_events),
+    )
+
+
+def _scaling(event: ScaleEvent) -> dict[str, Any]:
+    return {
+        "time_s": event.time_s,
+        "model": event.deployment,
+        "from": event.before,
+        "to": event.after,
+        "reason": event.reason,
+    }
 
 
 def _renamed(found: dict[str, Any]) -> dict[str, Any]:

@@ -40,6 +40,19 @@ class Column:
     align: Literal["left", "right"] = "left"
 
 
+_LEVELS = "▁▂▃▄▅▆▇█"
+_ASCII_LEVELS = "_.-=+*%#"
+
+
+def sparkline(values: Sequence[float], style: Style) -> str:
+    """One character per value, in halves as many as there is room for; the highest is full, 0 is lowest."""
+    while len(values) > style.width - 2 and len(values) > 1:
+        values = [sum(values[i : i + 2]) / len(values[i : i + 2]) for i in range(0, len(values), 2)]
+    levels = _ASCII_LEVELS if style.ascii_only else _LEVELS
+    top = max(values) or 1.0
+    return "".join(levels[min(int(value / top * len(levels)), len(levels) - 1)] for value in values)
+
+
 @dataclass(slots=True)
 class Canvas:
     """Collects lines and tables, then renders them. Every string given to it is made harmless first."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rightslice.core.quantities import format_seconds, format_usd
-from rightslice.core.replay import Replay
+from rightslice.core.replay import Replay, Trial
 from rightslice.core.results import ClassResult, Distribution, SloOutcome
 from rightslice.core.text import plural
-from rightslice.reporting.canvas import Canvas, Cell, Column, Style
+from rightslice.reporting.canvas import Canvas, Cell, Column, Style, sparkline
 
 _MOST_REPLICAS = 12
 
@@ -23,8 +25,79 @@ def replay_text(replay: Replay, *, width: int = 80, color: bool = False, ascii_o
     _classes(canvas, replay)
     _pipelines(canvas, replay)
     _objectives(canvas, replay)
-    _replicas(canvas, replay)
+    if replay.timeline:
+        _scaling(canvas, replay)
+        _disruptions(canvas, replay)
+    else:
+        _replicas(canvas, replay)
     return canvas.render()
+
+
+def trials_text(trials: Sequence[Trial], *, width: int = 80, color: bool = False, ascii_only: bool = False) -> str:
+    """Settings of an autoscaler: the cheapest that holds first."""
+    canvas = Canvas(Style(width, color, ascii_only))
+    holding = sum(t.holds for t in trials)
+    canvas.line((f"{holding} of {len(trials)} settings hold", "bold"), " over the same day; the cheapest first")
+    canvas.blank()
+    names = ("holds", "share of rated load", "least replicas", "GPU hours", "cost", "tightest objective", "changes")
+    columns = [Column(name, "right" if number else "left") for number, name in enumerate(names)]
+    rows = [
+        [
+            "yes" if t.holds else "no",
+            f"{t.share:g}",
+            f"{t.min_replicas:,}",
+            f"{t.gpu_hours:,.1f}",
+            format_usd(t.usd) if t.usd is not None else "-",
+            f"{t.objective} {t.achieved:.1%}",
+            f"{t.changes:,}",
+        ]
+        for t in trials
+    ]
+    canvas.table(columns, rows)
+    return canvas.render()
+
+
+def _scaling(canvas: Canvas, replay: Replay) -> None:
+    """Size and load of each deployment over time, beside what no autoscaler beats."""
+    limits = {found.deployment: found for found in replay.bounds}
+    for name in dict.fromkeys(moment.deployment for moment in replay.timeline):
+        moments = [moment for moment in replay.timeline if moment.deployment == name]
+        ready = [float(moment.ready) for moment in moments]
+        changes = sum(event.deployment == name for event in replay.scale_events)
+        canvas.line(
+            (name, "bold"), f": {min(ready):.0f} to {max(ready):.0f} ready replicas, {changes:,} changes of size"
+        )
+        canvas.line(("load   ", "dim"), sparkline([m.offered_per_s for m in moments], _beside(canvas)), indent=2)
+        canvas.line(("ready  ", "dim"), sparkline(ready, _beside(canvas)), indent=2)
+        if name in limits:
+            bound = limits[name]
+            text = (
+                f"{bound.perfect:.3g} GPU hours with replicas that are there at once when needed, "
+                f"{bound.peak:.3g} with the {bound.peak_replicas} of the peak all the time"
+            )
+            canvas.line((text, "dim"), indent=2)
+    if replay.unknown_phases:
+        canvas.line((f"counted as 0 s, for nobody published them: {', '.join(replay.unknown_phases)}", "dim"), indent=2)
+
+
+def _beside(canvas: Canvas) -> Style:
+    return Style(canvas.style.width - 10, canvas.style.color, canvas.style.ascii_only)
+
+
+def _disruptions(canvas: Canvas, replay: Replay) -> None:
+    if not replay.preemptions:
+        return
+    canvas.blank()
+    requeued = sum(event.requests_requeued for event in replay.preemptions)
+    lost = sum(event.requests_lost for event in replay.preemptions)
+    nodes = plural(len(replay.preemptions), "node")
+    canvas.line(
+        (f"{nodes} lost", "bold"), f": {plural(requeued, 'request')} computed again, {plural(lost, 'request')} lost"
+    )
+    rows = [
+        [format_seconds(event.time_s), event.node, f"{event.requests_requeued:,} again"] for event in replay.preemptions
+    ]
+    canvas.rows(rows[:_MOST_REPLICAS], indent=2)
 
 
 def _classes(canvas: Canvas, replay: Replay) -> None:

@@ -7,12 +7,10 @@ from typing import Final
 
 from rightslice.core.quantities import format_seconds
 from rightslice.core.text import plural
-from rightslice.reporting.canvas import Canvas, Column, Style
+from rightslice.reporting.canvas import Canvas, Column, Style, sparkline
 from rightslice.reporting.text import percent
 from rightslice.traffic.describe import TraceSummary
 
-_LEVELS: Final = "▁▂▃▄▅▆▇█"
-_ASCII_LEVELS: Final = "_.-=+*%#"
 _MOST_NAMES: Final = 4
 _NARROW: Final = 60
 _ALL: Final = ("mean", "p50", "p90", "p95", "p99", "max")
@@ -42,15 +40,6 @@ def trace_text(
     for note in notes:
         canvas.line((note, "dim"))
     return canvas.render()
-
-
-def sparkline(values: Sequence[float], style: Style) -> str:
-    """One character per value, in halves as many as there is room for; the highest is full, 0 is lowest."""
-    while len(values) > style.width - 2 and len(values) > 1:
-        values = [sum(values[i : i + 2]) / len(values[i : i + 2]) for i in range(0, len(values), 2)]
-    levels = _ASCII_LEVELS if style.ascii_only else _LEVELS
-    top = max(values) or 1.0
-    return "".join(levels[min(int(value / top * len(levels)), len(levels) - 1)] for value in values)
 
 
 def _facts(summary: TraceSummary, skipped: Mapping[str, int]) -> list[tuple[str, str]]:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rightslice.core.results import SimulationResult
 from rightslice.simulation.scenario import Scenario
+
+if TYPE_CHECKING:
+    from rightslice.simulation.cluster import Cluster, ClusterLog
 
 
 def simulate(scenario: Scenario) -> SimulationResult:
@@ -20,3 +25,22 @@ def simulate(scenario: Scenario) -> SimulationResult:
     requests = open_requests(scenario)
     _, servers = ordered_servers(scenario)
     return summarised(scenario, servers, requests, play(scenario, requests))
+
+
+def simulate_cluster(scenario: Scenario, cluster: Cluster) -> tuple[SimulationResult, ClusterLog]:
+    """The same with a control plane, and what it did."""
+    from rightslice.simulation.cluster import play_cluster  # noqa: PLC0415 - loads numba
+    from rightslice.simulation.inputs import open_requests, ordered_servers  # noqa: PLC0415 - loads numba
+    from rightslice.simulation.statistics import summarised  # noqa: PLC0415 - beside the kernel's constants
+
+    requests = open_requests(scenario)
+    _, servers = ordered_servers(scenario)
+    played, log = play_cluster(scenario, cluster)
+    return summarised(scenario, servers, requests, played), log
+
+
+def load_kernel() -> None:
+    """Load (or on a machine's first run compile) the event loop, so that what follows is its own time."""
+    from rightslice.simulation.play import play  # noqa: PLC0415 - loads numba
+
+    play(Scenario((), horizon_s=1.0))

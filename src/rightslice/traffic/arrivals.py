@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.spec.workload import Sessions, Tokens, TrafficClass
+from rightslice.traffic.generators import RateProfile, daily, following, measured_day
 from rightslice.traffic.lengths import Side, lengths
 from rightslice.traffic.traces import Trace
 
@@ -87,8 +88,11 @@ def open_loop(
     *,
     max_context: int | None = None,
     traces: Mapping[str, Trace] | None = None,
+    by_hour: bool = False,
 ) -> Arrivals:
     """Requests of all classes in [0, horizon_s), sorted by time (ties: order of classes).
+
+    `by_hour`: `diurnal` classes follow the hours of a measured day around their rate, stretched to their peak.
 
     Each class draws from its own child of `rng`. `max_context` caps input + output of every generated request; rows of
     a trace are replayed as they are, end to end until the horizon. `traces`: trace file name -> its rows.
@@ -103,9 +107,10 @@ def open_loop(
         if traffic.trace is not None:
             parts.append(_replayed((traces or {})[traffic.trace], horizon_s, per_s))
         elif traffic.sessions is not None:
-            parts.append(_conversations(traffic, traffic.sessions, per_s, horizon_s, stream, max_context))
+            starts = _Starts(traffic, stream, by_hour)
+            parts.append(_conversations(starts, traffic.sessions, per_s, horizon_s, max_context))
         else:
-            times = _times(traffic, per_s, horizon_s, stream)
+            times = _Starts(traffic, stream, by_hour).times(per_s, horizon_s)
             parts.append(_Requests(times, *token_lengths(traffic, len(times), stream, max_context)))
     return _merged(parts, horizon_s)
 
@@ -140,13 +145,45 @@ def _merged(parts: Sequence[_Requests], horizon_s: float) -> Arrivals:
     return Arrivals(arrival_ps[order], index[order], inputs[order], outputs[order])
 
 
-def _times(traffic: TrafficClass, per_s: float, horizon_s: float, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Sorted arrival times in [0, horizon_s)."""
-    if traffic.tokens is not None:
-        return (np.arange(math.ceil(per_s * horizon_s), dtype=np.float64) + rng.random()) / per_s
-    if traffic.shape == "bursty":
-        return _gamma_times(per_s, horizon_s, rng)
-    return np.sort(rng.uniform(0.0, horizon_s, rng.poisson(per_s * horizon_s)))
+@dataclass(frozen=True, slots=True)
+class _Starts:
+    """When requests (or sessions) of a class begin."""
+
+    traffic: TrafficClass
+    rng: np.random.Generator
+    by_hour: bool
+
+    def times(self, per_s: float, horizon_s: float) -> NDArray[np.float64]:
+        """Sorted times in [0, horizon_s)."""
+        traffic, rng = self.traffic, self.rng
+        if traffic.tokens is not None:
+            return (np.arange(math.ceil(per_s * horizon_s), dtype=np.float64) + rng.random()) / per_s
+        if traffic.shape == "bursty":
+            return _gamma_times(per_s, horizon_s, rng)
+        if traffic.shape == "diurnal" and self.by_hour:
+            times = following(_day(traffic, per_s, math.ceil(horizon_s / DAY_S)), rng)
+            return times[times < horizon_s]
+        return np.sort(rng.uniform(0.0, horizon_s, rng.poisson(per_s * horizon_s)))
+
+
+def _day(traffic: TrafficClass, per_s: float, days: int) -> RateProfile:
+    """Days of mean rate `per_s`: the measured hours, drawn out until the busiest is the class's peak.
+
+    Every hour to the same power keeps their order and leaves none without requests.
+    """
+    rate = traffic.rate
+    peak = rate.planned_per_s / rate.mean if rate is not None else 1.0
+    hours = np.array(measured_day())
+    low, high = 0.0, _STEEPEST
+    for _ in range(60):
+        power = (low + high) / 2.0
+        drawn = hours**power
+        low, high = (power, high) if drawn.max() / drawn.mean() < peak else (low, power)
+    return daily(per_s, days, hourly=(hours**low).tolist())
+
+
+_STEEPEST: Final = 60.0
+"""Power at which nearly all requests of a day come in one hour."""
 
 
 def _gamma_times(per_s: float, horizon_s: float, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -187,12 +224,7 @@ def token_lengths(
 
 
 def _conversations(
-    traffic: TrafficClass,
-    sessions: Sessions,
-    per_s: float,
-    horizon_s: float,
-    rng: np.random.Generator,
-    max_context: int | None,
+    begun: _Starts, sessions: Sessions, per_s: float, horizon_s: float, max_context: int | None
 ) -> _Requests:
     """Sessions start at rate / turns; turn k comes k gaps later; the rate of requests is `per_s` from time 0 on.
 
@@ -201,10 +233,9 @@ def _conversations(
     """
     turns, gap_s = sessions.turns, sessions.gap
     lead_s = (turns - 1) * gap_s
-    starts = _times(traffic, per_s / turns, horizon_s + lead_s, rng) - lead_s
-    inputs, outputs = (
-        side.reshape(len(starts), turns) for side in token_lengths(traffic, len(starts) * turns, rng, max_context)
-    )
+    starts = begun.times(per_s / turns, horizon_s + lead_s) - lead_s
+    drawn = token_lengths(begun.traffic, len(starts) * turns, begun.rng, max_context)
+    inputs, outputs = (side.reshape(len(starts), turns) for side in drawn)
     if sessions.carries_history:
         before = np.cumsum(inputs + outputs, axis=1) - inputs - outputs
         inputs = inputs + before

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from rightslice.reporting.canvas import Style
-from rightslice.reporting.trace_text import sparkline
+from rightslice.reporting.canvas import Style, sparkline
 from rightslice.traffic.traces import read_trace
 from rightslice.ui.cli.main import main
 

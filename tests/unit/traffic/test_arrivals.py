@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rightslice.core.errors import BadInputError
 from rightslice.core.rng import generator
 from rightslice.spec.workload import TrafficClass
-from rightslice.traffic.arrivals import Arrivals, offered_per_s, open_loop
+from rightslice.traffic.arrivals import DAY_S, Arrivals, offered_per_s, open_loop
 from rightslice.traffic.traces import Trace, read_trace
 
 PS = 10**12
@@ -157,3 +157,15 @@ def test_too_many_requests_are_refused() -> None:
 
 def test_no_classes_no_requests() -> None:
     assert len(open_loop((), 10.0, generator(1, "a"))) == 0
+
+
+@pytest.mark.parametrize("peak", [10.0, 14.0, 30.0])
+def test_a_day_has_its_mean_its_peak_and_no_empty_hour(peak: float) -> None:
+    rate = {"mean": "10/s", "peak": f"{peak}/s"}
+    traffic = TrafficClass.model_validate({"rate": rate, "shape": "diurnal", "input_tokens": 10})
+    drawn = open_loop([traffic], 2 * DAY_S, np.random.default_rng(5), "mean", by_hour=True)
+    per_hour = np.bincount((drawn.arrival_ps / 1e12 / 3600.0).astype(int), minlength=48) / 3600.0
+    assert len(drawn) / (2 * DAY_S) == pytest.approx(10.0, rel=0.01)
+    assert per_hour.max() == pytest.approx(peak, rel=0.06)
+    assert per_hour.min() > 0.5
+    assert np.corrcoef(per_hour[:24], per_hour[24:])[0, 1] > (0.9 if peak > 10 else -1.0)

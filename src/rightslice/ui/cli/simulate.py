@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -12,6 +12,9 @@ from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.core.quantities import QuantityError, parse_seconds
 from rightslice.ui.cli.options import Flag
 from rightslice.ui.cli.output import Progress, terminal, write_json, write_text
+
+if TYPE_CHECKING:
+    from rightslice.core.replay import Trial
 
 
 @Parameter(name="*")
@@ -34,6 +37,21 @@ class Change:
             "models.chat.accelerator=H100-SXM-80GB, or a value of the workload: models.chat.traffic.rate=20/s.",
         ),
     ] = ()
+    autoscaler: Annotated[
+        str | None,
+        Parameter(
+            help="Follow the load over a day: hpa, keda, perfect, or '{kind: hpa, signal: in_flight, target: 8, "
+            "min: 1, max: 6}', for every model with traffic of its own; --set models.NAME.autoscaler=… for one."
+        ),
+    ] = None
+    fault: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative=(),
+            show_default=False,
+            help="What goes wrong; may be repeated: spot, spot@0.1/h, nodes, zone@10m.",
+        ),
+    ] = ()
     seed: Annotated[int | None, Parameter(help="Seed of the traffic; the plan's by default.")] = None
     horizon: Annotated[
         str | None, Parameter(help="How long is simulated: 6h. As long as the plan's verification by default.")
@@ -43,19 +61,34 @@ class Change:
 _NOTHING = Change()
 
 
-def simulate(plan: Path, /, *, change: Change = _NOTHING, json: Flag = False) -> int:
+def simulate(plan: Path, /, *, change: Change = _NOTHING, tune: Flag = False, json: Flag = False) -> int:
     """Play a plan again, as it stands or with something changed. Exit code 1 when an objective is missed.
 
     Parameters
     ----------
     plan
         A plan.json, or the folder that `rightslice plan -o` wrote it to.
+    tune
+        Try targets and least sizes of the autoscaler over the same day; the cheapest that holds comes first.
     json
         Print one JSON document.
     """
-    from rightslice.app.simulating import WhatIf, simulate_plan  # noqa: PLC0415 - heavy
+    from rightslice.app.simulating import WhatIf, simulate_plan, tune_plan  # noqa: PLC0415 - heavy
 
-    what_if = WhatIf(change.trace, change.rate, change.users, change.values, change.seed, _seconds(change.horizon))
+    what_if = WhatIf(
+        trace=change.trace,
+        rate=change.rate,
+        users=change.users,
+        changes=change.values,
+        seed=change.seed,
+        horizon_s=_seconds(change.horizon),
+        autoscaler=change.autoscaler,
+        faults=change.fault,
+    )
+    if tune:
+        with Progress(quiet=json) as progress:
+            trials = tune_plan(plan, what_if, progress)
+        return _tuned(trials, json=json)
     with Progress(quiet=json) as progress:
         progress("simulating")
         replay = simulate_plan(plan, what_if)
@@ -67,6 +100,19 @@ def simulate(plan: Path, /, *, change: Change = _NOTHING, json: Flag = False) ->
         seen = terminal()
         write_text(replay_text(replay, width=seen.width, color=seen.color, ascii_only=seen.ascii_only))
     return 0 if replay.holds else 1
+
+
+def _tuned(trials: tuple[Trial, ...], *, json: bool) -> int:
+    if json:
+        from rightslice.core.documents import to_jsonable  # noqa: PLC0415
+
+        write_json({"trials": to_jsonable(trials)})
+    else:
+        from rightslice.reporting.replay_text import trials_text  # noqa: PLC0415 - rich
+
+        seen = terminal()
+        write_text(trials_text(trials, width=seen.width, color=seen.color, ascii_only=seen.ascii_only))
+    return 0 if trials[0].holds else 1
 
 
 def _seconds(horizon: str | None) -> float | None:

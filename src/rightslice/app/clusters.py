@@ -1,0 +1,325 @@
+"""A plan's deployments and pools -> the cluster of a simulation: autoscalers, nodes, cold starts, faults."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from rightslice.app.scenarios import least_horizon_s, open_classes, server
+from rightslice.catalogue.disruptions import Provisioner, provisioners
+from rightslice.catalogue.hardware import WHOLE
+from rightslice.catalogue.mig import share_of_gpu
+from rightslice.catalogue.platforms import platforms
+from rightslice.core.errors import BadInputError, Diagnostic
+from rightslice.core.plan import Deployment, Plan, PlannedModel, Pool
+from rightslice.core.quantities import QuantityError, parse_rate, parse_seconds
+from rightslice.core.replay import GpuHourBounds
+from rightslice.core.rng import generator
+from rightslice.optimization.needs import Need
+from rightslice.optimization.options import Option
+from rightslice.procurement.refusals import ON_PREMISES
+from rightslice.simulation import cluster
+from rightslice.simulation.control.bounds import Demand, bounds, demand
+from rightslice.simulation.control.cold_start import StartRequest, cold_start
+from rightslice.simulation.control.faults import (
+    Fault,
+    machine_reclaims_per_hour,
+    merged,
+    published_rates,
+    spot_notice,
+    spot_reclaims,
+    zone_loss,
+)
+from rightslice.simulation.control.hpa_spec import Behavior, HpaSpec, Metric, ScalingRules
+from rightslice.simulation.control.keda import ScaledObject, Trigger
+from rightslice.simulation.control.nodes import NodePool
+from rightslice.simulation.control.policies import Fixed, Hpa, Keda, Lagged, Perfect, Policy, Signal
+from rightslice.simulation.run import simulate
+from rightslice.simulation.scenario import OpenClass, Scenario
+from rightslice.spec.autoscaler import Autoscaler
+from rightslice.traffic.traces import Trace
+
+GPU: Final = "nvidia.com/gpu"
+ZONES: Final = ("a", "b")
+"""Nodes are spread over two zones in turn; a plan does not name them."""
+RATED_REQUESTS: Final = 2000
+SPARE_SLOTS: Final = 2
+_FAULT: Final = re.compile(r"(spot|nodes|zone)(?:@([^@]+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One deployment as it is simulated."""
+
+    deployment: Deployment
+    replicas: int
+    option: Option
+    need: Need
+
+
+@dataclass(frozen=True, slots=True)
+class Controlled:
+    """A cluster, the most replicas that each of its deployments may have at one time, and what bounds their hours."""
+
+    cluster: cluster.Cluster
+    slots: Mapping[str, int]
+    bounds: tuple[GpuHourBounds, ...]
+
+
+def controlled(
+    plan: Plan,
+    servers: Mapping[str, Server],
+    autoscalers: Mapping[str, Autoscaler],
+    faults: Sequence[str],
+    traffic: tuple[Sequence[OpenClass], Mapping[str, Trace]],
+    run: tuple[float, int],
+) -> Controlled:
+    """The cluster in which the deployments of `autoscalers` (by model) follow their load, the others stay as planned.
+
+    `traffic`: arrivals and traces; `run`: horizon in seconds and seed. Deployments over several nodes, or on nodes that
+    are cut differently, stay outside with all replicas. Raises BadInputError RS0501 or RS0502.
+    """
+    horizon_s, seed = run
+    classes, traces = traffic
+    models = {model.name: model for model in plan.models}
+    resources = {pool.name: _capacity(plan, pool) for pool in plan.pools}
+    deployments, found_bounds = [], []
+    for key, found in servers.items():
+        capacity = resources[found.deployment.pool]
+        resource, count = _asks(found.option)
+        if found.option.costs is None or capacity is None or capacity.get(resource, 0) < count:
+            if found.option.model in autoscalers:
+                message = f"{key} runs over several nodes, or its nodes are cut differently: it is not scaled here"
+                raise BadInputError(Diagnostic("RS0502", message))
+            continue
+        wanted = autoscalers.get(found.option.model, Autoscaler(kind="fixed"))
+        policy: Policy = Fixed(found.replicas)
+        if wanted.kind != "fixed":
+            offered = demand(_arrivals_s(classes, found.option.model), horizon_s)
+            share = found.replicas / max(1, sum(s.replicas for s in servers.values() if s.need is found.need))
+            offered = Demand(offered.width_s, np.ceil(offered.requests * share).astype(np.int64))
+            rate = _rated_per_s(found)
+            policy = _policy(wanted, found, rate, offered, traces)
+            limit = bounds(offered, rate, gpus_of(found.option))
+            found_bounds.append(GpuHourBounds(key, limit.fluid, limit.perfect, limit.peak, limit.peak_replicas))
+        deployments.append(
+            cluster.Scaled(
+                deployment=key,
+                model=found.option.model,
+                pool=found.deployment.pool,
+                resource=resource,
+                count=count,
+                replicas=found.replicas,
+                policy=policy,
+                start=cold_start(_start(plan, models[found.option.model], found)),
+                engines=found.option.engines,
+            )
+        )
+    slots = {d.deployment: (_most(d.policy, d.replicas) + SPARE_SLOTS) * d.engines for d in deployments}
+    pools = tuple(
+        _pool(pool, resources[pool.name] or {}, [d for d in deployments if d.pool == pool.name]) for pool in plan.pools
+    )
+    pools, struck = _faulty(plan, pools, faults, horizon_s, seed)
+    return Controlled(cluster.Cluster(pools, tuple(deployments), struck, seed), slots, tuple(found_bounds))
+
+
+def _capacity(plan: Plan, pool: Pool) -> dict[str, int] | None:
+    """Resources of one node, where all nodes of the pool are cut alike."""
+    nodes: dict[int, dict[str, int]] = {}
+    for placement in plan.placements:
+        if placement.pool == pool.name:
+            node = nodes.setdefault(placement.node, {})
+            slices = [slot.partition for slot in placement.slots if slot.partition != WHOLE]
+            if not slices:
+                node[GPU] = node.get(GPU, 0) + 1
+            for partition in slices:
+                node[_slice(partition)] = node.get(_slice(partition), 0) + 1
+    cut = any(layout.profiles for layout in pool.layouts)
+    if not cut:
+        return {GPU: pool.gpus_per_node}
+    found = list(nodes.values())
+    return found[0] if found and all(node == found[0] for node in found) else None
+
+
+def _slice(partition: str) -> str:
+    return f"nvidia.com/mig-{partition}"
+
+
+def _asks(option: Option) -> tuple[str, int]:
+    return (GPU, option.gpus) if option.partition == WHOLE else (_slice(option.partition), 1)
+
+
+def gpus_of(option: Option) -> float:
+    """GPUs of one replica; a slice is its share of one."""
+    return option.gpus * share_of_gpu(option.accelerator, option.partition)
+
+
+def _arrivals_s(classes: Sequence[OpenClass], model: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    times = [found.arrivals.arrival_ps / 1e12 for found in classes if found.model == model]
+    return np.sort(np.concatenate(times)) if times else np.zeros(0)
+
+
+def _rated_per_s(found: Server) -> float:
+    rate = found.deployment.max_rate
+    if rate is None or rate.value <= 0.0:
+        message = f"{found.deployment.id}: the plan states no rate of one replica, so nothing can follow its load"
+        raise BadInputError(Diagnostic("RS0502", message, hint="scale models with traffic of their own"))
+    return rate.value
+
+
+def _policy(wanted: Autoscaler, found: Server, rate: float, offered: Demand, traces: Mapping[str, Trace]) -> Policy:
+    least = found.deployment.replicas.min if wanted.min is None else wanted.min
+    most = max(wanted.max or _headroom(found.replicas), least, 1)
+    if wanted.kind == "perfect":
+        return Perfect(offered, rate, least, most)
+    target = wanted.target or _least_target(
+        wanted.signal, wanted.share * _rated_signal(wanted.signal, found, rate, traces)
+    )
+    kind = "Pods" if wanted.signal == "kv_use" else "External"
+    metric = Metric(wanted.signal, kind, target)  # type: ignore[arg-type]
+    signals: dict[str, Signal] = {wanted.signal: wanted.signal}
+    behavior = Behavior(up=ScalingRules(round(wanted.up_window)), down=ScalingRules(round(wanted.down_window)))
+    policy: Policy
+    if wanted.kind == "keda":
+        if kind == "Pods":
+            raise BadInputError(Diagnostic("RS0502", "KEDA has External metrics only; kv_use is one per replica"))
+        scaled = ScaledObject(
+            (Trigger(metric),), least, most, polling_interval_s=wanted.polling, cooldown_s=wanted.cooldown,
+            behavior=behavior,
+        )  # fmt: skip
+        policy = Keda(scaled, signals)
+    else:
+        if least == 0:
+            hint = "kind: keda goes to zero"
+            raise BadInputError(Diagnostic("RS0502", "an HPA keeps at least one replica", hint=hint))
+        policy = Hpa(HpaSpec(most, (metric,), least, behavior), signals)
+    return Lagged(policy, wanted.lag) if wanted.lag else policy
+
+
+def _headroom(replicas: int) -> int:
+    """Where no `max` is given: half more than planned, at least one more."""
+    return max(replicas + 1, math.ceil(1.5 * replicas))
+
+
+def _rated_signal(signal: str, found: Server, rate: float, traces: Mapping[str, Trace]) -> float:
+    """What one replica shows at its rated load, simulated alone; one request where nothing should wait."""
+    if signal == "offered_per_s":
+        return rate
+    if signal in {"held", "waiting"}:
+        return 1.0
+    need = found.need
+    horizon_s = max(RATED_REQUESTS / rate, least_horizon_s(need))
+    alone = server(found.option, "one", 1, 1.0)
+    result = simulate(
+        Scenario((alone,), open_classes(need, horizon_s, traces, 0, rate), (), horizon_s, 0, horizon_s * 0.1)
+    )
+    if signal == "kv_use":
+        return result.replicas[0].kv_use_mean
+    return sum(c.requests_per_s * c.e2e_ms.mean / 1e3 for c in result.per_class if c.e2e_ms)
+
+
+def _least_target(signal: str, target: float) -> float:
+    """Three digits, as a manifest would have it; above zero."""
+    return max(float(f"{target:.3g}"), 0.01 if signal == "kv_use" else 0.1)
+
+
+def _most(policy: Policy, planned: int) -> int:
+    inner = policy.policy if isinstance(policy, Lagged) else policy
+    if isinstance(inner, Hpa):
+        return max(inner.spec.max_replicas, planned)
+    if isinstance(inner, Keda | Perfect):
+        limit = inner.spec.max_replicas if isinstance(inner, Keda) else inner.max_replicas
+        return max(limit or planned, planned)
+    return planned
+
+
+def _start(plan: Plan, model: PlannedModel, found: Server) -> StartRequest:
+    pool = plan.pool(found.deployment.pool)
+    memory = found.option.memory
+    return StartRequest(
+        platform=pool.platform,
+        engine=found.option.engine if found.option.settings else "vllm",
+        weights_bytes=float(memory.weights_bytes * found.option.gpus),
+        mig=found.option.partition != WHOLE,
+    )
+
+
+def _pool(pool: Pool, capacity: Mapping[str, int], mine: Sequence[cluster.Scaled]) -> cluster.Pool:
+    """As many nodes at most as all deployments at their largest need; no more than planned on machines of one's own."""
+    most = pool.nodes
+    if pool.provider != ON_PREMISES:
+        shares = [(_most(d.policy, d.replicas) + 1) * d.count / max(1, capacity.get(d.resource, 1)) for d in mine]
+        most = max(pool.nodes, math.ceil(sum(shares)))
+    start = next((d.start.node_s for d in mine), None)
+    found = platforms()[pool.platform]
+    nodes = NodePool(
+        name=pool.name,
+        capacity=dict(capacity),
+        provision_s=start if start is not None else cold_start(StartRequest(pool.platform, "vllm", 0.0)).node_s,
+        max_nodes=most,
+        min_nodes=0 if mine else pool.nodes,
+        zones=ZONES,
+    )
+    return cluster.Pool(
+        nodes=nodes,
+        standing=pool.nodes,
+        gpus_per_node=pool.gpus_per_node,
+        provisioner=_provisioner(found.provider),
+        usd_per_hour=pool.hourly_usd,
+        capacity=pool.purchase.capacity,
+        notice=spot_notice(pool.platform),
+    )
+
+
+def _provisioner(provider: str) -> Provisioner:
+    return provisioners()["karpenter" if provider == "aws" else "cluster-autoscaler"]
+
+
+def _faulty(
+    plan: Plan, pools: tuple[cluster.Pool, ...], asked: Sequence[str], horizon_s: float, seed: int
+) -> tuple[tuple[cluster.Pool, ...], tuple[Fault, ...]]:
+    """What `--fault` asks for: `spot`, `spot@2/d` (a rate), `nodes`, `zone@10m` (zone a, for an hour)."""
+    schedules: list[Sequence[Fault]] = []
+    for text in asked:
+        match = _FAULT.fullmatch(text.strip())
+        if match is None:
+            hint = "spot, spot@0.1/h, nodes, or zone@10m"
+            raise BadInputError(Diagnostic("RS0501", f'--fault "{text[:40]}" is not known', hint=hint))
+        kind, at = match[1], match[2]
+        if kind == "nodes":
+            pools = tuple(replace(pool, failures=published_rates()) for pool in pools)
+        elif kind == "zone":
+            schedules.append((zone_loss(ZONES[0], _seconds(at or "10m"), 3600.0),))
+        else:
+            schedules += [_reclaims(plan, pool, at, horizon_s, seed) for pool in pools if pool.capacity == "spot"]
+            if not any(pool.capacity == "spot" for pool in pools):
+                raise BadInputError(Diagnostic("RS0502", "--fault spot: the plan has no spot machines"))
+    return pools, merged(*schedules)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return parse_seconds(text)
+    except QuantityError as error:
+        raise BadInputError(Diagnostic("RS0501", f"--fault: {error}")) from None
+
+
+def _reclaims(plan: Plan, pool: cluster.Pool, rate: str | None, horizon_s: float, seed: int) -> Sequence[Fault]:
+    """Waves of reclaims at the rate given, or that of the catalogue's interruption band."""
+    planned = plan.pool(pool.nodes.name)
+    per_hour = machine_reclaims_per_hour(planned.provider, planned.region, planned.machine_type)
+    if rate is not None:
+        try:
+            per_hour = parse_rate(rate) * 3600.0
+        except QuantityError as error:
+            raise BadInputError(Diagnostic("RS0501", f"--fault: {error}")) from None
+    if per_hour is None:
+        message = f"no interruption rate of {planned.machine_type} in {planned.region} is published"
+        raise BadInputError(Diagnostic("RS0502", message, hint="--fault spot@0.05/h states one"))
+    rng = generator(seed, "reclaims", pool.nodes.name)
+    return spot_reclaims(pool.nodes.name, ZONES, per_hour, pool.notice, horizon_s, rng)
