@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rightslice.core.rng import generator
-from rightslice.simulation import ClosedPipeline, LlmServer, Routing, Scenario, StageServer
+from rightslice.simulation import ClosedPipeline, LlmServer, OpenClass, Routing, Scenario, StageServer
 
 PS = 10**12
 NOT_YET, FAILED, LOST = -1, -2, -3
@@ -27,6 +27,9 @@ class Job:
     answer: int
     user: User | None = None
     retries: int = 0
+    priority: int = 0
+    prefix: tuple[int, ...] = ()
+    hit_tokens: int = NOT_YET
     cached: int = 0
     answered: int = 0
     blocks: int = 0
@@ -45,6 +48,11 @@ class Job:
     def known(self) -> int:
         """Tokens in the cache before the next one appears."""
         return self.prompt + self.answered
+
+
+def first_of_equals(jobs: deque[Job]) -> deque[Job]:
+    """Higher priorities first; jobs of one priority stay in order."""
+    return deque(sorted(jobs, key=lambda job: -job.priority))
 
 
 @dataclass(eq=False)
@@ -81,7 +89,9 @@ class Engine(Replica):
     """An LLM engine: vLLM V1, first come first served."""
 
     server: LlmServer = field(kw_only=True)
+    prefix_tokens: int = 0
     since: int = 0
+    idle: list[int] = field(default_factory=list)  # known blocks of prefixes without users, left longest ago first
 
     def serves(self, job: Job) -> bool:
         fits = self.blocks_for(job.prompt + job.answer - 1) <= self.server.kv_blocks
@@ -91,8 +101,18 @@ class Engine(Replica):
         return -(-tokens // self.server.block_size_tokens)
 
     @property
+    def shared(self) -> set[int]:
+        """Prefix blocks in use."""
+        return {block for job in self.running for block in job.prefix} if self.prefix_tokens else set()
+
+    @property
+    def weight(self) -> int:
+        return self.prefix_tokens // self.server.block_size_tokens
+
+    @property
     def free(self) -> int:
-        left = self.server.kv_blocks - sum(job.blocks for job in self.running)
+        own = sum(job.blocks - len(job.prefix if self.prefix_tokens else ()) * self.weight for job in self.running)
+        left = self.server.kv_blocks - own - len(self.shared) * self.weight
         assert left >= 0, "blocks are never negative"
         return left
 
@@ -100,47 +120,79 @@ class Engine(Replica):
     def used(self) -> int:
         return self.server.kv_blocks - self.free
 
-    def evict_last(self) -> None:
-        victim = self.running.pop()
+    def drop_idle(self) -> None:
+        while len(self.idle) * self.weight > self.free:
+            self.idle.pop(0)
+
+    def leave(self, job: Job) -> None:
+        """A job that runs no more: the blocks of its prefix stay known, the last one left first."""
+        before = self.shared
+        self.running.remove(job)
+        gone = before - self.shared
+        self.idle += [block for block in reversed(job.prefix) if block in gone]
+
+    def known_tokens(self, job: Job) -> int:
+        if not self.prefix_tokens:
+            return 0
+        known, found = self.shared | set(self.idle), 0
+        while found < len(job.prefix) and job.prefix[found] in known:
+            found += 1
+        return min(found, (job.known - 1) // self.prefix_tokens) * self.prefix_tokens
+
+    def evict(self) -> None:
+        """Of the lowest priority, the one admitted last."""
+        lowest = min(job.priority for job in self.running)
+        victim = [job for job in self.running if job.priority == lowest][-1]
+        self.leave(victim)
         victim.forget()
         self.waiting.appendleft(victim)
+        self.waiting = first_of_equals(self.waiting)
         self.preemptions += 1
 
-    def serve_running(self, budget: int) -> int:
-        """Tokens of this step for the jobs that run; the budget that is left."""
-        position = 0
-        while position < len(self.running):
-            job = self.running[position]
+    def serve_running(self) -> None:
+        """Tokens of this step for the jobs that run."""
+        for job in list(self.running):
+            if job not in self.running:
+                continue
+            before = self.running[: self.running.index(job)]
+            budget = self.server.max_num_batched_tokens - sum(other.chunk for other in before)
             job.chunk = 1 if job.decodes else min(job.known - job.cached, budget)
             assert 1 <= job.chunk <= budget, "every running job is served"
             lacking = max(self.blocks_for(job.cached + job.chunk) - job.blocks, 0)
             while lacking > self.free and job in self.running:
-                self.evict_last()
+                self.evict()
             if job in self.running:
                 job.blocks += lacking
-                budget -= job.chunk
-                position += 1
-        return budget
 
-    def admit(self, budget: int) -> None:
-        """Waiting jobs join from the front, each with the blocks of its whole prompt."""
+    def admit(self) -> None:
+        """Waiting jobs join from the front, each with the blocks of its whole prompt, or answer."""
+        budget = self.server.max_num_batched_tokens - sum(job.chunk for job in self.running)
+        self.drop_idle()
         while self.waiting and budget and len(self.running) < self.server.max_num_seqs:
             job = self.waiting[0]
-            if self.blocks_for(job.known) > self.free:
+            whole = self.server.admission == "answer"
+            blocks = self.blocks_for(job.prompt + job.answer - 1 if whole else job.known)
+            known = self.known_tokens(job)
+            in_use = sum(block in self.shared for block in job.prefix) * self.weight
+            if blocks - in_use > self.free:
                 break
             self.running.append(self.waiting.popleft())
-            job.blocks = self.blocks_for(job.known)
-            job.chunk = min(job.known, budget)
+            job.blocks = blocks
+            self.idle = [block for block in self.idle if block not in self.shared]
+            self.drop_idle()
+            job.cached = known
+            job.hit_tokens = known if job.hit_tokens == NOT_YET else job.hit_tokens
+            job.chunk = min(job.known - known, budget)
             budget -= job.chunk
 
     def start(self, now: int) -> None:
         if self.due is not None:
             return
         evictions = self.preemptions
-        budget = self.serve_running(self.server.max_num_batched_tokens)
-        waiting = len(self.waiting)
-        self.admit(budget)
-        assert evictions == self.preemptions or waiting == len(self.waiting), "nobody joins in a step that evicts"
+        self.serve_running()
+        if evictions == self.preemptions:
+            self.admit()
+        self.drop_idle()
         if not self.running:
             assert not self.waiting, "work conserving"
             return
@@ -172,7 +224,8 @@ class Engine(Replica):
                 job.decodes = True
                 job.first_ps = now if job.first_ps == NOT_YET else job.first_ps
         done = [job for job in self.running if job.answered == job.answer]
-        self.running = [job for job in self.running if job.answered < job.answer]
+        for job in done:
+            self.leave(job)
         return done
 
     def stop(self, now: int) -> None:
@@ -272,7 +325,7 @@ class Router:
         self.number = (self.number * 6364136223846793005 + 1442695040888963407) % 2**64
         return (self.number >> 33) % count
 
-    def choose(self, ready: list[Engine | Stage], now: int) -> Engine | Stage:
+    def choose(self, ready: list[Engine | Stage], job: Job, now: int) -> Engine | Stage:
         if self.routing.policy == "round-robin":
             at = self.turn % len(ready)
             self.turn = at + 1
@@ -286,11 +339,15 @@ class Router:
                 for replica in ready:
                     blocks = replica.server.kv_blocks if isinstance(replica, Engine) else 0
                     replica.seen = (len(replica.waiting), replica.used / blocks if blocks else 0.0)
-            return min(ready, key=self.score)
+            return min(ready, key=lambda replica: self.score(replica, job))
         return min(ready, key=lambda replica: replica.outstanding)
 
-    def score(self, replica: Engine | Stage) -> float:
-        return self.routing.queue_weight * replica.seen[0] + self.routing.kv_weight * replica.seen[1]
+    def score(self, replica: Engine | Stage, job: Job) -> float:
+        score = self.routing.queue_weight * replica.seen[0] + self.routing.kv_weight * replica.seen[1]
+        if self.routing.prefix_weight > 0.0:
+            known = replica.known_tokens(job) if isinstance(replica, Engine) else 0
+            score += self.routing.prefix_weight * (1.0 - known / job.known)
+        return score
 
 
 class Reference:
@@ -303,14 +360,7 @@ class Reference:
         self.replicas = [
             self.replica(s) for name in names for s in scenario.servers if s.model == name for _ in range(s.replicas)
         ]
-        requests = [
-            (int(when), Job(c.model, int(prompt), int(answer)))
-            for c in scenario.classes
-            for when, prompt, answer in zip(
-                c.arrivals.arrival_ps, c.arrivals.input_tokens, c.arrivals.output_tokens, strict=True
-            )
-            if when <= self.horizon_ps
-        ]
+        requests = [request for c in scenario.classes for request in self.requests_of(c)]
         requests.sort(key=lambda request: request[0])
         self.jobs = [job for _, job in requests]
         self.coming = deque(requests)
@@ -328,9 +378,22 @@ class Reference:
         self.routers = {model: Router(model, scenario.routing.get(model, Routing())) for model in models}
         self.requeued = 0
 
+    def requests_of(self, traffic: OpenClass) -> list[tuple[int, Job]]:
+        columns = (traffic.arrivals.arrival_ps, traffic.arrivals.input_tokens, traffic.arrivals.output_tokens)
+        found = []
+        for i, (when, prompt, answer) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+            job = Job(traffic.model, prompt, answer, priority=traffic.priority)
+            if traffic.prefixes:
+                ids = traffic.prefixes.ids[traffic.prefixes.starts[i] : traffic.prefixes.starts[i + 1]].tolist()
+                job.prefix = tuple(ids[: prompt // traffic.prefixes.block_tokens])
+            if when <= self.horizon_ps:
+                found.append((when, job))
+        return found
+
     def replica(self, server: LlmServer | StageServer) -> Engine | Stage:
         if isinstance(server, LlmServer):
-            return Engine(server=server)
+            sizes = [c.prefixes.block_tokens for c in self.scenario.classes if c.prefixes and c.model == server.model]
+            return Engine(server=server, prefix_tokens=sizes[0] if sizes and server.prefix_caching else 0)
         return Stage(server=server)
 
     def stop_ps(self, pipeline: ClosedPipeline) -> int:
@@ -346,11 +409,13 @@ class Reference:
         ready = self.ready(job.model)
         if not ready:
             self.queues[job.model].append(job)
+            self.queues[job.model] = first_of_equals(self.queues[job.model])
             return True
-        chosen = self.routers[job.model].choose(ready, now)
+        chosen = self.routers[job.model].choose(ready, job, now)
         if not chosen.serves(job):
             return False
         chosen.waiting.append(job)
+        chosen.waiting = first_of_equals(chosen.waiting)
         self.touched[id(chosen)] = chosen
         return True
 
@@ -390,11 +455,11 @@ class Reference:
                 replica.condition = conditions[number]
                 if replica.condition == "gone":
                     self.lose(replica, now)
-        for model, queue in self.queues.items():
+        for model in self.queues:
             if any(self.replicas[number].server.model == model for number in conditions):
                 self.routers[model].read_ps = None
-            while queue and self.ready(model):
-                job = queue.popleft()
+            while self.queues[model] and self.ready(model):
+                job = self.queues[model].popleft()
                 if not self.submit(job, now):
                     self.give_up(job, FAILED, now)
         self.start_touched(now)
@@ -413,7 +478,10 @@ class Reference:
             else:
                 self.give_up(job, LOST, now)
         self.requeued += len(kept)
-        self.queues[replica.server.model].extendleft(reversed(kept))
+        model = replica.server.model
+        self.queues[model] = first_of_equals(deque([*kept, *self.queues[model]]))
+        if isinstance(replica, Engine):
+            replica.idle.clear()
 
     def give_up(self, job: Job, outcome: int, now: int) -> None:
         if job.user is None:
@@ -445,7 +513,7 @@ class Reference:
             sample = user.row[1] % len(drawn.input_tokens)
             prompt, answer = int(drawn.input_tokens[sample]), int(drawn.output_tokens[sample])
         user.row[5 + 3 * user.stage] = now
-        if not self.submit(Job(pipeline.stages[user.stage], prompt, answer, user), now):
+        if not self.submit(Job(pipeline.stages[user.stage], prompt, answer, user, priority=pipeline.priority), now):
             self.end_pass(user, FAILED, now)
 
     def leave_stage(self, user: User, job: Job, now: int) -> None:

@@ -26,7 +26,7 @@ PS = 10**12
 
 
 def played(scenario: Scenario) -> tuple[list[int], list[int], np.ndarray, np.ndarray]:
-    first, finish, totals, passes, _ = play(scenario)
+    first, finish, totals, passes, *_ = play(scenario)
     return first.tolist(), finish.tolist(), totals, passes
 
 
@@ -40,6 +40,7 @@ def check_equal(expected: Reference, got: Played) -> None:
     assert got.passes.tolist() == expected.rows
     assert got.totals.tolist() == [replica.totals for replica in expected.replicas]
     assert got.requeued == expected.requeued
+    assert got.hit_tokens.tolist() == [job.hit_tokens for job in expected.jobs]
 
 
 def check_against_reference(scenario: Scenario) -> Reference:

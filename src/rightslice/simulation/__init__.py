@@ -8,10 +8,21 @@ from rightslice.simulation.scenario import (
     ClosedPipeline,
     LlmServer,
     OpenClass,
+    Prefixes,
     Routing,
     Scenario,
     StageLengths,
     StageServer,
 )
 
-__all__ = ["ClosedPipeline", "LlmServer", "OpenClass", "Routing", "Scenario", "StageLengths", "StageServer", "simulate"]
+__all__ = [
+    "ClosedPipeline",
+    "LlmServer",
+    "OpenClass",
+    "Prefixes",
+    "Routing",
+    "Scenario",
+    "StageLengths",
+    "StageServer",
+    "simulate",
+]

@@ -13,7 +13,7 @@ import numpy as np
 
 from rightslice.simulation.agenda import reschedule
 from rightslice.simulation.compiling import compiled, compiled_apart
-from rightslice.simulation.engine import cut_short, drop_running, stop_run
+from rightslice.simulation.engine import cut_short, stop_run
 from rightslice.simulation.layout import (
     ABLE,
     ABLE_REPLICA,
@@ -22,12 +22,10 @@ from rightslice.simulation.layout import (
     BEHIND,
     BUSY,
     CONDITION,
-    FACTS,
     FAILED,
     FINISH_PS,
     FIRST_REPLICA,
     GONE,
-    HEAD,
     KIND,
     KV_TOKEN_PS,
     LLM,
@@ -41,8 +39,7 @@ from rightslice.simulation.layout import (
     NOBODY,
     NOT_YET,
     OUTSTANDING,
-    QUEUE_HEAD,
-    QUEUE_TAIL,
+    PREFILL_STEP_PS,
     QUEUED,
     READ_PS,
     READY,
@@ -53,6 +50,8 @@ from rightslice.simulation.layout import (
     UNDISTURBED,
     State,
 )
+from rightslice.simulation.queues import pop, push_front, take_all
+from rightslice.simulation.running import drop_running
 from rightslice.simulation.stage import drop_services, settle
 from rightslice.simulation.users import end_pass
 from rightslice.simulation.waiting import dispatch, touch
@@ -69,49 +68,39 @@ def give_up(job: int, outcome: int, now: int, state: State) -> None:
 
 
 @compiled_apart
-def requeue(chain: int, last: int, now: int, state: State) -> int:
-    """Put a chain of jobs between the job `last` (or the front) of their model's queue and the one behind it.
-
-    Those without a retry left are lost. The last one of the queue's jobs that are placed so far.
-    """
+def requeue(chain: int, now: int, state: State) -> None:
+    """Put a chain of jobs before the others of their priority in their model's queue; those without a retry left are
+    lost."""
     jobs, models, clock = state.jobs, state.models, state.clock
+    backwards = NOBODY
     while chain != NOBODY:
         job, chain = chain, jobs[chain, NEXT]
+        jobs[job, NEXT] = backwards
+        backwards = job
+    while backwards != NOBODY:
+        job, backwards = backwards, jobs[backwards, NEXT]
         if jobs[job, RETRIES] >= clock[RETRY_LIMIT]:
             clock[LOST_JOBS] += 1
             give_up(job, LOST, now, state)
             continue
         jobs[job, RETRIES] += 1
         clock[REQUEUED] += 1
-        model = jobs[job, ASKED_MODEL]
-        behind = models[model, QUEUE_HEAD] if last == NOBODY else jobs[last, NEXT]
-        jobs[job, NEXT] = behind
-        if last == NOBODY:
-            models[model, QUEUE_HEAD] = job
-        else:
-            jobs[last, NEXT] = job
-        if behind == NOBODY:
-            models[model, QUEUE_TAIL] = job
-        models[model, QUEUED] += 1
-        last = job
-    return last
+        models[jobs[job, ASKED_MODEL], QUEUED] += 1
+        push_front(len(state.live) + jobs[job, ASKED_MODEL], job, state)
 
 
 @compiled_apart
 def lose(replica: int, now: int, state: State) -> None:
     """The replica is gone, and with it all it had in memory."""
-    live = state.live
     if state.facts[replica, KIND] == LLM:
         stop_run(replica, now, state)
         chain = drop_running(replica, state)
     else:
         settle(replica, now, state)
         chain = drop_services(replica, state)
-    last = requeue(chain, NOBODY, now, state)
-    waiting = live[replica, HEAD]
-    live[replica, HEAD] = NOBODY
-    live[replica, OUTSTANDING] = 0
-    requeue(waiting, last, now, state)
+    requeue(take_all(replica, state), now, state)
+    requeue(chain, now, state)
+    state.live[replica, OUTSTANDING] = 0
     reschedule(replica, NEVER, state.agenda)
 
 
@@ -125,7 +114,7 @@ def slow_down(replica: int, factor: float, now: int, state: State) -> None:
         settle(replica, now, state)
         touch(replica, state)
     state.pace[replica, SLOWDOWN] = factor
-    for k in range(FACTS - UNDISTURBED):
+    for k in range(PREFILL_STEP_PS - KV_TOKEN_PS + 1):
         state.facts[replica, KV_TOKEN_PS + k] = int(np.rint(state.facts[replica, UNDISTURBED + k] * factor))
 
 
@@ -144,11 +133,10 @@ def list_able(model: int, state: State) -> None:
 @compiled
 def flush(model: int, now: int, state: State) -> None:
     """Route the requests that wait for a replica, if there is one."""
-    models = state.models
-    while models[model, QUEUE_HEAD] != NOBODY and models[model, ABLE] > 0:
-        job = models[model, QUEUE_HEAD]
-        models[model, QUEUE_HEAD] = state.jobs[job, NEXT]
-        models[model, QUEUED] -= 1
+    queue = len(state.live) + model
+    while state.heads[queue] != NOBODY and state.models[model, ABLE] > 0:
+        job = pop(queue, state)
+        state.models[model, QUEUED] -= 1
         if not dispatch(job, now, state):
             give_up(job, FAILED, now, state)
 

@@ -20,12 +20,17 @@ from rightslice.simulation.layout import (
     ANSWER,
     ARRIVAL_PS,
     ARRIVED,
+    ASK_FIRST_ID,
+    ASK_IDS,
+    ASK_RANK,
     BUSY,
     DUE,
     FAILED,
     FINISH_PS,
+    FIRST_ID,
     FIRST_PS,
     HEAP,
+    IDS,
     KIND,
     KV_USED,
     LLM,
@@ -33,6 +38,7 @@ from rightslice.simulation.layout import (
     NOW,
     OF_MODEL,
     PROMPT,
+    RANK,
     ROWS,
     STAGE,
     TOUCHED,
@@ -98,6 +104,9 @@ def play_instant(now: int, state: State) -> None:
     while clock[ARRIVED] < len(state.requests) and state.requests[clock[ARRIVED], ARRIVAL_PS] == now:
         job = clock[ARRIVED]
         model, prompt, answer = state.requests[job, OF_MODEL], state.requests[job, PROMPT], state.requests[job, ANSWER]
+        state.jobs[job, RANK] = state.requests[job, ASK_RANK]
+        state.jobs[job, FIRST_ID] = state.requests[job, ASK_FIRST_ID]
+        state.jobs[job, IDS] = state.requests[job, ASK_IDS]
         if not submit(job, model, prompt, answer, now, state):
             state.jobs[job, FINISH_PS] = FAILED
         clock[ARRIVED] += 1

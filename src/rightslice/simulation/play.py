@@ -17,15 +17,18 @@ from rightslice.simulation.inputs import (
 from rightslice.simulation.kernel import advance
 from rightslice.simulation.layout import (
     ARRIVALS,
+    ARRIVED,
     BATCH_PS,
     CONDITION,
     FINISH_PS,
     FINISHED,
     FIRST_PS,
+    HIT_TOKENS,
     KV_BLOCK_PS,
     KV_USED,
     NEW_CONDITION,
     NEW_SLOWDOWN,
+    NOT_YET,
     NOW,
     OUTSTANDING,
     QUEUED,
@@ -43,7 +46,8 @@ from rightslice.simulation.scenario import Scenario
 class Played(NamedTuple):
     """What happened: by open-loop request, by replica, and one row per request of a pipeline (layout.py).
 
-    `totals` is an array of objects: whole numbers of any size.
+    `totals` is an array of objects: whole numbers of any size. `hit_tokens`: prompt tokens found in the prefix cache
+    when the open-loop request was first admitted, NOT_YET before.
     """
 
     first_ps: Ints
@@ -51,6 +55,7 @@ class Played(NamedTuple):
     totals: Ints
     passes: Ints
     requeued: int
+    hit_tokens: Ints
 
 
 Condition = Literal["absent", "starting", "ready", "draining", "gone"]
@@ -122,7 +127,8 @@ class SteppedRun:
         state, n = self._state, self._requests
         first_ps, finish_ps = state.jobs[:n, FIRST_PS].copy(), state.jobs[:n, FINISH_PS].copy()
         passes = state.passes[: state.clock[ROWS]]
-        return Played(first_ps, finish_ps, whole_totals(state), passes, int(state.clock[REQUEUED]))
+        hits = np.where(np.arange(n) < state.clock[ARRIVED], state.jobs[:n, HIT_TOKENS], NOT_YET)
+        return Played(first_ps, finish_ps, whole_totals(state), passes, int(state.clock[REQUEUED]), hits)
 
     def look(self) -> Observation:
         """What a control plane sees at the last boundary."""

@@ -13,11 +13,16 @@ from rightslice.core.slo import Slo
 from rightslice.performance.costs import StageCosts, StepCosts
 from rightslice.traffic.arrivals import Arrivals
 
+Admission = Literal["prompt", "answer"]
+"""What a request must find room for to start: its prompt (vLLM: it may be evicted later), or prompt and whole answer
+(TensorRT-LLM GUARANTEED_NO_EVICT)."""
+
 
 @dataclass(frozen=True, slots=True)
 class LlmServer:
     """`replicas` equal LLM engines of one deployment. The KV cache of one replica is `kv_blocks` blocks.
 
+    `prefix_caching`: blocks of prompts stay known for later requests (prefix.py), where classes have `prefixes`.
     Raises ValueError for a token budget beyond the cost table, sizes below 1, or steps that take no time.
     """
 
@@ -30,6 +35,8 @@ class LlmServer:
     max_num_seqs: int
     max_num_batched_tokens: int
     max_model_len: int
+    admission: Admission = "prompt"
+    prefix_caching: bool = False
 
     def __post_init__(self) -> None:
         sizes = (self.block_size_tokens, self.max_num_seqs, self.max_num_batched_tokens, self.max_model_len)
@@ -62,29 +69,58 @@ Policy = Literal["least-requests", "round-robin", "two-choices", "score"]
 class Routing:
     """How requests of a model find a replica; policies: routing.py.
 
-    For `score`: the weights of a waiting request and of a full KV cache, and how old the gateway's figures may get.
-    `seed` is that of `two-choices`. Raises ValueError for negative weights or ages.
+    For `score`: the weights of a waiting request, of a full KV cache and of a prompt that is not in the prefix cache,
+    and how old the gateway's figures of the first two may get. `seed` is that of `two-choices`. Raises ValueError for
+    negative weights or ages.
     """
 
     policy: Policy = "least-requests"
     queue_weight: float = 1.0
     kv_weight: float = 1.0
+    prefix_weight: float = 0.0
     signal_age_s: float = 0.0
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if min(self.queue_weight, self.kv_weight, self.signal_age_s) < 0.0:
+        if min(self.queue_weight, self.kv_weight, self.prefix_weight, self.signal_age_s) < 0.0:
             raise ValueError("weights and ages are not negative")
 
 
 @dataclass(frozen=True, slots=True)
+class Prefixes:
+    """What each prompt of a class starts with: request i with the blocks `ids[starts[i] : starts[i + 1]]`, each of
+    `block_tokens` tokens. Equal ids, in any class of the model, are the same block after the same blocks.
+
+    Raises ValueError for blocks without tokens.
+    """
+
+    block_tokens: int
+    starts: NDArray[np.int64]
+    ids: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        if self.block_tokens < 1:
+            raise ValueError("a block has tokens")
+
+
+@dataclass(frozen=True, slots=True)
 class OpenClass:
-    """One traffic class: its requests come whether or not earlier ones are answered. `arrivals` is sorted by time."""
+    """One traffic class: its requests come whether or not earlier ones are answered. `arrivals` is sorted by time.
+
+    Of two waiting requests the one with the higher `priority` is served first, and evicted last. Raises ValueError for
+    `prefixes` of another number of requests.
+    """
 
     model: str
     name: str
     arrivals: Arrivals
     slos: tuple[Slo, ...] = ()
+    priority: int = 0
+    prefixes: Prefixes | None = None
+
+    def __post_init__(self) -> None:
+        if self.prefixes is not None and len(self.prefixes.starts) != len(self.arrivals) + 1:
+            raise ValueError(f"{self.name}: {len(self.prefixes.starts)} starts for {len(self.arrivals)} requests")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +153,7 @@ class ClosedPipeline:
     ramp_down_s: float
     slos: tuple[Slo, ...] = ()
     lengths: tuple[StageLengths | None, ...] = ()
+    priority: int = 0
 
     def __post_init__(self) -> None:
         if not self.stages or self.concurrent < 0:

@@ -17,7 +17,6 @@ from rightslice.simulation.layout import (
     FINISH_PS,
     FINISHED,
     FIRST_PS,
-    HEAD,
     NEVER,
     NEXT,
     NOBODY,
@@ -32,6 +31,7 @@ from rightslice.simulation.layout import (
     STREAMS,
     State,
 )
+from rightslice.simulation.queues import pop
 
 
 @compiled
@@ -85,9 +85,8 @@ def start_services(replica: int, now: int, state: State) -> int:
         for k in range(count):
             goal[slots[replica, (oldest + k) % width, OWNER]] -= pace[replica, PROGRESS]
         pace[replica, PROGRESS] = 0.0
-    while live[replica, HEAD] != NOBODY and count < state.facts[replica, STREAMS]:
-        job = live[replica, HEAD]
-        live[replica, HEAD] = state.jobs[job, NEXT]
+    while state.heads[replica] != NOBODY and count < state.facts[replica, STREAMS]:
+        job = pop(replica, state)
         goal[job] = pace[replica, PROGRESS] + 1.0
         slots[replica, (oldest + count) % width, OWNER] = job
         count += 1

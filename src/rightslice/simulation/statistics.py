@@ -90,7 +90,7 @@ def summarised(
     played: Played,
 ) -> SimulationResult:
     """The result of one run. `servers` in the kernel's order."""
-    first_ps, finish_ps, totals, passes, requeued = played
+    first_ps, finish_ps, totals, passes, requeued, hit_tokens = played
     warm_ps, end_ps = picoseconds(scenario.warmup_s), picoseconds(scenario.horizon_s)
     with_tokens = frozenset(s.model for s in servers if isinstance(s, LlmServer))
     counted = requests.arrival_ps >= warm_ps
@@ -99,7 +99,10 @@ def summarised(
         mine = counted & (requests.class_index == index)
         answer = requests.answer[mine] if traffic.model in with_tokens else np.zeros(int(mine.sum()), dtype=np.int64)
         times = Times(requests.arrival_ps[mine], first_ps[mine], finish_ps[mine], answer, end_ps)
-        per_class.append(_class_result(traffic, times, scenario.horizon_s - scenario.warmup_s))
+        admitted = mine & (hit_tokens != layout.NOT_YET)
+        prompts = int(requests.prompt[admitted].sum())
+        hit_rate = int(hit_tokens[admitted].sum()) / prompts if prompts and traffic.prefixes else None
+        per_class.append(_class_result(traffic, times, scenario.horizon_s - scenario.warmup_s, hit_rate))
     passes = passes[passes[:, layout.PASS_START] >= warm_ps]
     pipelines: list[PipelineResult] = []
     failed = sum(c.failed for c in per_class)
@@ -159,7 +162,7 @@ def _milliseconds(times: Times, metric: str, chosen: Bools) -> Distribution | No
     return distribution(times.value_ps(metric)[0][chosen] / _PS_PER_MS)
 
 
-def _class_result(traffic: OpenClass, times: Times, span_s: float) -> ClassResult:
+def _class_result(traffic: OpenClass, times: Times, span_s: float, prefix_hit_rate: float | None) -> ClassResult:
     done = times.completed
     outcomes, attainment = judged(times, traffic.slos)
     return ClassResult(
@@ -175,6 +178,7 @@ def _class_result(traffic: OpenClass, times: Times, span_s: float) -> ClassResul
         output_tokens_per_s=int(times.answer[done].sum()) / span_s,
         slo_attainment=attainment,
         outcomes=outcomes,
+        prefix_hit_rate=prefix_hit_rate,
     )
 
 

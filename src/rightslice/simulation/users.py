@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from rightslice.simulation.agenda import reschedule
-from rightslice.simulation.compiling import compiled, compiled_apart
+from rightslice.simulation.compiling import compiled
 from rightslice.simulation.layout import (
     FAILED,
     FINISH_PS,
     FIRST_PS,
+    IDS,
     NEVER,
     NOT_YET,
     PASS_FINISH,
@@ -16,10 +17,12 @@ from rightslice.simulation.layout import (
     PASS_STAGES,
     PASS_START,
     PASS_USER,
+    PIPE_RANK,
     PIPE_STAGES,
     PIPE_STARTED,
     PIPE_STOP_PS,
     PIPE_THINK_PS,
+    RANK,
     ROWS,
     SAMPLE_COUNT,
     SAMPLE_FIRST,
@@ -32,7 +35,7 @@ from rightslice.simulation.layout import (
 from rightslice.simulation.waiting import submit
 
 
-@compiled_apart
+@compiled
 def end_pass(user: int, outcome: int, now: int, state: State) -> None:
     """The user's request has ended; think, then send again unless it is too late. Who is refused without having to
     think would be refused for ever at the same instant, and leaves."""
@@ -46,7 +49,7 @@ def end_pass(user: int, outcome: int, now: int, state: State) -> None:
         reschedule(entity, now + think_ps, state.agenda)
 
 
-@compiled_apart
+@compiled
 def enter_stage(user: int, now: int, state: State) -> None:
     """Send the user's request to the stage it has come to."""
     pipeline, stage = state.users[user, USER_PIPELINE], state.users[user, USER_STAGE]
@@ -56,6 +59,8 @@ def enter_stage(user: int, now: int, state: State) -> None:
     job = state.jobs.shape[0] - state.users.shape[0] + user
     state.jobs[job, FIRST_PS] = NOT_YET
     state.jobs[job, FINISH_PS] = NOT_YET
+    state.jobs[job, RANK] = state.pipelines[pipeline, PIPE_RANK]
+    state.jobs[job, IDS] = 0
     state.passes[row, PASS_STAGES + 3 * stage] = now
     if not submit(job, facts[STAGE_MODEL], state.samples[sample, 0], state.samples[sample, 1], now, state):
         end_pass(user, FAILED, now, state)

@@ -39,7 +39,7 @@ def requests(
 
 
 def play(scenario: Scenario) -> tuple[list[int], list[int], np.ndarray, list[list[int]]]:
-    first, finish, totals, passes, _ = played(scenario)
+    first, finish, totals, passes, *_ = played(scenario)
     return first.tolist(), finish.tolist(), totals, passes.tolist()
 
 
