@@ -48,7 +48,8 @@ def random_engine(numbers: np.random.Generator, name: str, model: str) -> LlmSer
 
 def random_stage(numbers: np.random.Generator, name: str) -> StageServer:
     latency = np.concatenate([[0], np.cumsum(numbers.integers(1, 400, any_of(numbers, 1, 4)))])
-    return StageServer(name, name, any_of(numbers, 1, 2), StageCosts(latency, 0.4, "measured"))
+    delay_s = any_of(numbers, None, None, 0.0, 3e-10, 2e-9)
+    return StageServer(name, name, any_of(numbers, 1, 2), StageCosts(latency, 0.4, "measured"), delay_s)
 
 
 def random_class(numbers: np.random.Generator, name: str, model: str) -> OpenClass:

@@ -30,6 +30,7 @@ class Job:
     priority: int = 0
     prefix: tuple[int, ...] = ()
     hit_tokens: int = NOT_YET
+    entered: int = 0
     cached: int = 0
     answered: int = 0
     blocks: int = 0
@@ -298,6 +299,53 @@ class Stage(Replica):
 
 
 @dataclass(eq=False)
+class Batch(Replica):
+    """One batch at a time; the first in line waits at most for the delay."""
+
+    server: StageServer = field(kw_only=True)
+    used: int = 0
+    since: int = 0
+
+    def serves(self, _job: Job) -> bool:
+        return True
+
+    def count(self, now: int) -> None:
+        if self.running:
+            self.busy_ps += now - self.since
+            self.batch_ps += (now - self.since) * len(self.running)
+
+    def end(self, now: int) -> list[Job]:
+        self.count(now)
+        self.due = None
+        done, self.running = self.running, []
+        for job in done:
+            job.first_ps = now
+        return done
+
+    def start(self, now: int) -> None:
+        if self.running:
+            return
+        self.due, most = None, self.server.costs.max_streams
+        if self.waiting:
+            self.due = self.waiting[0].entered + whole_ps(self.server.batch_delay_s or 0.0)
+        if self.due is None or (len(self.waiting) < most and now < self.due):
+            return
+        self.running = [self.waiting.popleft() for _ in range(min(len(self.waiting), most))]
+        self.since = now
+        self.due = now + self.slowed(int(self.server.costs.latency_ps[len(self.running)]))
+
+    def stop(self, now: int) -> None:
+        self.count(now)
+        self.due = None
+
+    def slow_down(self, _now: int, factor: float) -> None:
+        self.slowdown = factor
+
+
+AnyReplica = Engine | Stage | Batch
+
+
+@dataclass(eq=False)
 class User:
     """One user of a pipeline; `row` is the record of the request under way."""
 
@@ -325,7 +373,7 @@ class Router:
         self.number = (self.number * 6364136223846793005 + 1442695040888963407) % 2**64
         return (self.number >> 33) % count
 
-    def choose(self, ready: list[Engine | Stage], job: Job, now: int) -> Engine | Stage:
+    def choose(self, ready: list[AnyReplica], job: Job, now: int) -> AnyReplica:
         if self.routing.policy == "round-robin":
             at = self.turn % len(ready)
             self.turn = at + 1
@@ -342,7 +390,7 @@ class Router:
             return min(ready, key=lambda replica: self.score(replica, job))
         return min(ready, key=lambda replica: replica.outstanding)
 
-    def score(self, replica: Engine | Stage, job: Job) -> float:
+    def score(self, replica: AnyReplica, job: Job) -> float:
         score = self.routing.queue_weight * replica.seen[0] + self.routing.kv_weight * replica.seen[1]
         if self.routing.prefix_weight > 0.0:
             known = replica.known_tokens(job) if isinstance(replica, Engine) else 0
@@ -372,7 +420,7 @@ class Reference:
         self.started = [0] * len(scenario.pipelines)
         self.rows: list[list[int]] = []
         self.longest = max((len(p.stages) for p in scenario.pipelines), default=0)
-        self.touched: dict[int, Engine | Stage] = {}
+        self.touched: dict[int, AnyReplica] = {}
         models = dict.fromkeys([r.server.model for r in self.replicas])
         self.queues: dict[str, deque[Job]] = {model: deque() for model in models}
         self.routers = {model: Router(model, scenario.routing.get(model, Routing())) for model in models}
@@ -390,16 +438,16 @@ class Reference:
                 found.append((when, job))
         return found
 
-    def replica(self, server: LlmServer | StageServer) -> Engine | Stage:
+    def replica(self, server: LlmServer | StageServer) -> AnyReplica:
         if isinstance(server, LlmServer):
             sizes = [c.prefixes.block_tokens for c in self.scenario.classes if c.prefixes and c.model == server.model]
             return Engine(server=server, prefix_tokens=sizes[0] if sizes and server.prefix_caching else 0)
-        return Stage(server=server)
+        return Stage(server=server) if server.batch_delay_s is None else Batch(server=server)
 
     def stop_ps(self, pipeline: ClosedPipeline) -> int:
         return whole_ps(pipeline.ramp_up_s + pipeline.hold_s)
 
-    def ready(self, model: str) -> list[Engine | Stage]:
+    def ready(self, model: str) -> list[AnyReplica]:
         return [r for r in self.replicas if r.server.model == model and r.condition == "ready"]
 
     def submit(self, job: Job, now: int) -> bool:
@@ -414,6 +462,7 @@ class Reference:
         chosen = self.routers[job.model].choose(ready, job, now)
         if not chosen.serves(job):
             return False
+        job.entered = now
         chosen.waiting.append(job)
         chosen.waiting = first_of_equals(chosen.waiting)
         self.touched[id(chosen)] = chosen
@@ -427,7 +476,7 @@ class Reference:
 
     def advance(self, until_ps: int) -> None:
         while True:
-            entities: list[Engine | Stage | User] = [*self.replicas, *self.users]
+            entities: list[AnyReplica | User] = [*self.replicas, *self.users]
             dues = [e.due for e in entities if e.due is not None] + [when for when, _ in list(self.coming)[:1]]
             now = min(dues, default=until_ps + 1)
             if now > until_ps:
@@ -464,7 +513,7 @@ class Reference:
                     self.give_up(job, FAILED, now)
         self.start_touched(now)
 
-    def lose(self, replica: Engine | Stage, now: int) -> None:
+    def lose(self, replica: AnyReplica, now: int) -> None:
         """Its requests go to the front of the queue in their order, or are lost when they have no retry left."""
         replica.stop(now)
         jobs = [*replica.running, *replica.waiting]
@@ -489,7 +538,7 @@ class Reference:
         else:
             self.end_pass(job.user, outcome, now)
 
-    def act(self, entity: Engine | Stage | User, now: int) -> None:
+    def act(self, entity: AnyReplica | User, now: int) -> None:
         if isinstance(entity, User):
             pipeline = entity.pipeline
             entity.due, entity.stage = None, 0

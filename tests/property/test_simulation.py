@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from fractions import Fraction
 
@@ -245,6 +246,23 @@ def test_one_sequence_at_a_time_with_random_answers_is_m_g_1() -> None:
     wait_s = rate * (service_s**2).mean() / (2 * (1 - rate * service_s.mean()))
     assert e2e_ms is not None
     assert e2e_ms.mean / 1e3 == pytest.approx(wait_s + service_s.mean(), rel=0.03)
+
+
+def test_several_sequences_of_equal_speed_are_m_g_c() -> None:
+    """Geometric answers of 2,000 steps, c at a time: the wait is Erlang's C / (c mu - lambda)."""
+    costs = StepCosts(np.zeros(65, dtype=np.int64), 0, 0, 0, PS // 2_000, 0, 0.4, "first-principles")
+    n, c, rho = 1_000_000, 4, 0.75
+    server = LlmServer("d", "m", 1, costs, 100_000, 16, c, 64, 10**6)
+    outputs = generator(3, "m-g-c answers").geometric(1 / 2_000, n)
+    times = poisson_ps(c * rho, n, "m-g-c")
+    traffic = OpenClass("m", "c", arrivals(times, [1] * n, outputs.tolist()))
+    e2e_ms = simulate(Scenario((server,), (traffic,), horizon_s=times[-1] / PS + 100.0)).per_class[0].e2e_ms
+    load = c * rho
+    terms = [load**k / math.factorial(k) for k in range(c)]
+    queued = load**c / math.factorial(c) / (1 - rho)
+    wait_s = queued / (sum(terms) + queued) / (c - load)
+    assert e2e_ms is not None
+    assert e2e_ms.mean / 1e3 - outputs.mean() / 2_000 == pytest.approx(wait_s, rel=0.02)
 
 
 def test_ideal_stage_is_m_g_1_processor_sharing() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from rightslice.simulation.agenda import reschedule
+from rightslice.simulation.batching import stop_batch
 from rightslice.simulation.compiling import compiled, compiled_apart
 from rightslice.simulation.engine import cut_short, stop_run
 from rightslice.simulation.layout import (
@@ -47,6 +48,7 @@ from rightslice.simulation.layout import (
     RETRIES,
     RETRY_LIMIT,
     SLOWDOWN,
+    STAGE,
     UNDISTURBED,
     State,
 )
@@ -96,7 +98,10 @@ def lose(replica: int, now: int, state: State) -> None:
         stop_run(replica, now, state)
         chain = drop_running(replica, state)
     else:
-        settle(replica, now, state)
+        if state.facts[replica, KIND] == STAGE:
+            settle(replica, now, state)
+        else:
+            stop_batch(replica, now, state)
         chain = drop_services(replica, state)
     requeue(take_all(replica, state), now, state)
     requeue(chain, now, state)
@@ -110,7 +115,7 @@ def slow_down(replica: int, factor: float, now: int, state: State) -> None:
     if state.facts[replica, KIND] == LLM:
         if state.live[replica, BUSY] == 1:
             cut_short(replica, now, state)
-    else:
+    elif state.facts[replica, KIND] == STAGE:
         settle(replica, now, state)
         touch(replica, state)
     state.pace[replica, SLOWDOWN] = factor

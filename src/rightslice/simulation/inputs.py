@@ -157,20 +157,14 @@ def _facts(servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints]:
             row += [server.block_size_tokens, server.max_model_len, offset, costs.kv_token_ps, costs.attention_ps]
             row += [costs.sequence_ps, costs.step_ps, costs.prefill_step_ps]
             row += [min(layout.LONGEST_RUN_PS, 2**62 // max(server.kv_blocks, 1))]
-            row += [layout.WHOLE_ANSWER if server.admission == "answer" else layout.GROWING, 0, 0]
+            row += [layout.WHOLE_ANSWER if server.admission == "answer" else layout.GROWING, 0, 0, 0]
             row += row[layout.KV_TOKEN_PS : layout.PREFILL_STEP_PS + 1]
         else:
             table = server.costs.latency_ps
-            row = [
-                layout.STAGE,
-                server.costs.max_streams,
-                0,
-                0,
-                1,
-                0,
-                offset,
-                *[0] * (layout.FACTS - layout.KV_TOKEN_PS),
-            ]
+            batches = server.batch_delay_s is not None
+            row = [layout.BATCH if batches else layout.STAGE, server.costs.max_streams, 0, 0, 1, 0, offset]
+            row += [0] * (layout.FACTS - len(row))
+            row[layout.DELAY_PS] = picoseconds(server.batch_delay_s or 0.0)
         rows += [row] * server.replicas
         tables.append(table)
         offset += len(table)

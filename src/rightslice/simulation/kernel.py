@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rightslice.simulation.agenda import reschedule
+from rightslice.simulation.batching import end_batch, start_batch, stop_batch
 from rightslice.simulation.compiling import compiled, compiled_and_cached, source_digest
 from rightslice.simulation.control import carry_out_orders
 from rightslice.simulation.engine import end_run, start_run, stop_run, used_blocks
@@ -23,6 +24,7 @@ from rightslice.simulation.layout import (
     ASK_FIRST_ID,
     ASK_IDS,
     ASK_RANK,
+    BATCH,
     BUSY,
     DUE,
     FAILED,
@@ -55,6 +57,8 @@ def end_of_replica(replica: int, now: int, state: State) -> None:
     state.done[0] = 0
     if state.facts[replica, KIND] == LLM:
         end_run(replica, now, state)
+    elif state.facts[replica, KIND] == BATCH:
+        end_batch(replica, now, state)
     else:
         end_services(replica, now, state)
     touch(replica, state)
@@ -74,7 +78,9 @@ def start_touched(now: int, state: State) -> None:
         if state.facts[replica, KIND] == STAGE:
             reschedule(replica, start_services(replica, now, state), state.agenda)
         elif state.live[replica, BUSY] == 0:
-            reschedule(replica, start_run(replica, now, state), state.agenda)
+            llm = state.facts[replica, KIND] == LLM
+            ends_ps = start_run(replica, now, state) if llm else start_batch(replica, now, state)
+            reschedule(replica, ends_ps, state.agenda)
     state.touched[0] = 0
 
 
@@ -130,6 +136,8 @@ def close(now: int, state: State) -> None:
     for replica in range(state.live.shape[0]):
         if state.facts[replica, KIND] == STAGE:
             settle(replica, now, state)
+        elif state.facts[replica, KIND] == BATCH:
+            stop_batch(replica, now, state)
         else:
             stop_run(replica, now, state)
     state.clock[AFTERWARDS] = 0

@@ -12,8 +12,10 @@ INPUT
   weights    [m, 3]     what the router multiplies waiting requests, KV use and the unknown share of the prompt with
   facts      [r, FACTS] what a replica is: kind, limits, costs; OFFSET points into `tables`; LONGEST_PS bounds a run of
              steps so that no product overflows; ADMISSION; KV blocks of one block of `prefix_ids` in PREFIX_BLOCKS (0:
-             no prefix cache) and its PREFIX_TOKENS; from UNDISTURBED on, KV_TOKEN_PS to PREFILL_STEP_PS undisturbed
-  tables     [..]       step time by tokens (LLM) or latency by concurrency (stage) of all deployments, end to end
+             no prefix cache) and its PREFIX_TOKENS; DELAY_PS of batches; from UNDISTURBED on, KV_TOKEN_PS to PREFILL_STEP_PS
+             without slowdown
+  tables     [..]       step time by tokens (LLM) or latency by concurrency or size of a batch (stage) of all deployments,
+             end to end
   pipelines  [p, 5]     stages, think time, time from which no request starts; STARTED counts (written); rank
   stages     [p, s, 3]  model, first entry and number of entries in `samples`
   samples    [k, 2]     prompt and answer tokens
@@ -38,14 +40,14 @@ PLAY
   heads [r + m], tails [r + m, p]   lists of waiting jobs (queues.py) of each replica, then of each model
   cache      [r, i, 3]  prefix cache (prefix.py), by id: USERS, and OLDER and NEWER in the list of those without
   slots      [r, w, 2]  LLM: heap of decoding jobs by the value of STEPS at which they end: (value, job).
-             Stage: a ring of jobs in service, from OLDEST on: (unused, job)
+             Stage: a ring of jobs in service, from OLDEST on: (unused, job). Batch server: those of the batch
   residues   [r, b]     LLM: decoding jobs by CACHED modulo block size
   jobs       [n + u, JOB] NEEDED tokens in the cache before the next token appears (prompt + answered so far), CACHED
              tokens, LEFT answer tokens, CHUNK of the step under way, NEXT in the waiting or running list, BEFORE in the
              running list, SLOT in the heap, ORDER of admission, ASKED_MODEL, RETRIES; RANK, FIRST_ID and IDS as in
-             `requests`; HIT_TOKENS found in the prefix cache when it was first admitted (NOT_YET). While a job decodes,
-             CACHED is counted from STEPS (tokens - STEPS) and LEFT to it (tokens + STEPS): a step changes STEPS and
-             nothing else.
+             `requests`; HIT_TOKENS found in the prefix cache when it was first admitted (NOT_YET); ENTERED_PS, when it
+             came to its replica. While a job decodes, CACHED is counted from STEPS (tokens - STEPS) and LEFT to it
+             (tokens + STEPS): a step changes STEPS and nothing else.
              Output: FIRST_PS and FINISH_PS, NOT_YET or the time; FINISH_PS FAILED: refused; LOST: its replica went away
              and it had no retry left
   goal       [n + u]    stages: the PROGRESS at which a job is done
@@ -82,10 +84,10 @@ FIRST_REPLICA, BEHIND, ABLE, QUEUED, ARRIVALS, POLICY, TURN, RANDOM, AGE_PS, REA
 LEAST_REQUESTS, ROUND_ROBIN, TWO_CHOICES, SCORE = range(4)
 KIND, STREAMS, BUDGET, KV_BLOCKS, BLOCK_TOKENS, MODEL_LEN, OFFSET = range(7)
 KV_TOKEN_PS, ATTENTION_PS, SEQUENCE_PS, STEP_PS, PREFILL_STEP_PS, LONGEST_PS = range(7, 13)
-ADMISSION, PREFIX_BLOCKS, PREFIX_TOKENS, UNDISTURBED = range(13, 17)
-FACTS: Final = 21
+ADMISSION, PREFIX_BLOCKS, PREFIX_TOKENS, DELAY_PS, UNDISTURBED = range(13, 18)
+FACTS: Final = 22
 GROWING, WHOLE_ANSWER = range(2)
-LLM, STAGE = range(2)
+LLM, STAGE, BATCH = range(3)
 PIPE_STAGES, PIPE_THINK_PS, PIPE_STOP_PS, PIPE_STARTED, PIPE_RANK = range(5)
 STAGE_MODEL, SAMPLE_FIRST, SAMPLE_COUNT = range(3)
 
@@ -98,7 +100,7 @@ ABSENT, STARTING, READY, DRAINING, GONE = range(5)
 SLOWDOWN, NEW_SLOWDOWN, PROGRESS, SEEN_WAITING, SEEN_KV, ROUGH_KV, ROUGH_BATCH, PACE = range(8)
 VALUE, OWNER = range(2)
 NEEDED, CACHED, LEFT, CHUNK, NEXT, BEFORE, SLOT, ORDER, ASKED_MODEL, RETRIES, FIRST_PS, FINISH_PS = range(12)
-RANK, FIRST_ID, IDS, HIT_TOKENS, JOB = range(12, 17)
+RANK, FIRST_ID, IDS, HIT_TOKENS, ENTERED_PS, JOB = range(12, 18)
 USERS, OLDER, NEWER = range(3)
 UNKNOWN: Final = -1
 USER_PIPELINE, USER_STAGE, USER_PASS = range(3)

@@ -50,14 +50,22 @@ class LlmServer:
 
 @dataclass(frozen=True, slots=True)
 class StageServer:
-    """`replicas` equal servers of a measured stage. Raises ValueError for a latency of 0."""
+    """`replicas` equal servers of a measured stage.
+
+    Without `batch_delay_s` n requests share the server and each takes `latency_ps[n]`. With it the server takes batches
+    of at most `max_streams`, one at a time: a batch of n takes `latency_ps[n]`, and the first in line waits at most
+    `batch_delay_s` for others. Raises ValueError for a latency of 0 or a negative delay.
+    """
 
     deployment: str
     model: str
     replicas: int
     costs: StageCosts
+    batch_delay_s: float | None = None
 
     def __post_init__(self) -> None:
+        if self.batch_delay_s is not None and not self.batch_delay_s >= 0.0:
+            raise ValueError(f"{self.deployment}: a delay is not negative")
         if int(self.costs.latency_ps[1]) < 1 or self.replicas < 0:
             raise ValueError(f"{self.deployment}: a stage takes time")
 

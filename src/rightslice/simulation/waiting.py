@@ -11,6 +11,7 @@ from rightslice.simulation.layout import (
     BLOCK_TOKENS,
     BUSY,
     CACHED,
+    ENTERED_PS,
     FIRST_REPLICA,
     HIT_TOKENS,
     KIND,
@@ -24,6 +25,7 @@ from rightslice.simulation.layout import (
     OUTSTANDING,
     QUEUED,
     RETRIES,
+    STAGE,
     TOUCHED,
     State,
 )
@@ -56,10 +58,12 @@ def fits(job: int, replica: int, state: State) -> bool:
 def wait_at(replica: int, job: int, now: int, state: State) -> None:
     """The job waits behind the others of its priority."""
     push_back(replica, job, state)
+    state.jobs[job, ENTERED_PS] = now
     state.live[replica, OUTSTANDING] += 1
-    if state.facts[replica, KIND] != LLM or state.live[replica, BUSY] == 0:
+    kind = state.facts[replica, KIND]
+    if kind == STAGE or state.live[replica, BUSY] == 0:
         touch(replica, state)
-    elif state.heads[replica] == job and could_join(replica, job, state):
+    elif kind == LLM and state.heads[replica] == job and could_join(replica, job, state):
         cut_short(replica, now, state)
 
 
