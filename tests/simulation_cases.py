@@ -58,8 +58,9 @@ def random_class(numbers: np.random.Generator, name: str, model: str) -> OpenCla
     if any_of(numbers, True, False, False):
         outputs[:] = 1
     times = np.sort(numbers.integers(0, n * gap + 1, n))
-    priority = any_of(numbers, 0, 0, 1, -1)
-    return OpenClass(model, name, arrivals(times.tolist(), inputs.tolist(), outputs.tolist()), priority=priority)
+    priority, timeout_s = any_of(numbers, 0, 0, 1, -1), any_of(numbers, None, None, 1e-10, 1e-9, 1e-8)
+    asked = arrivals(times.tolist(), inputs.tolist(), outputs.tolist())
+    return OpenClass(model, name, asked, priority=priority, timeout_s=timeout_s)
 
 
 def with_prefixes(numbers: np.random.Generator, scenario: Scenario, model: str) -> Scenario:

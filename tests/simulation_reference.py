@@ -15,7 +15,7 @@ from rightslice.core.rng import generator
 from rightslice.simulation import ClosedPipeline, LlmServer, OpenClass, Routing, Scenario, StageServer
 
 PS = 10**12
-NOT_YET, FAILED, LOST = -1, -2, -3
+NOT_YET, FAILED, LOST, TIMED_OUT = -1, -2, -3, -4
 
 
 @dataclass(eq=False)
@@ -31,6 +31,7 @@ class Job:
     prefix: tuple[int, ...] = ()
     hit_tokens: int = NOT_YET
     entered: int = 0
+    deadline: int | None = None
     cached: int = 0
     answered: int = 0
     blocks: int = 0
@@ -44,6 +45,9 @@ class Job:
         """Its cache is gone: prompt and answer so far are computed again."""
         self.cached = self.blocks = 0
         self.decodes = False
+
+    def expired(self, now: int) -> bool:
+        return self.deadline is not None and self.deadline <= now
 
     @property
     def known(self) -> int:
@@ -75,6 +79,11 @@ class Replica:
 
     def slowed(self, time_ps: int) -> int:
         return time_ps if self.slowdown == 1.0 else round(time_ps * self.slowdown)
+
+    def drop_expired(self, now: int) -> None:
+        """Who is first in line and has waited too long."""
+        while self.waiting and self.waiting[0].expired(now):
+            self.waiting.popleft().finish_ps = TIMED_OUT
 
     @property
     def outstanding(self) -> int:
@@ -181,6 +190,7 @@ class Engine(Replica):
             job.blocks = blocks
             self.idle = [block for block in self.idle if block not in self.shared]
             self.drop_idle()
+            job.deadline = None
             job.cached = known
             job.hit_tokens = known if job.hit_tokens == NOT_YET else job.hit_tokens
             job.chunk = min(job.known - known, budget)
@@ -189,6 +199,7 @@ class Engine(Replica):
     def start(self, now: int) -> None:
         if self.due is not None:
             return
+        self.drop_expired(now)
         evictions = self.preemptions
         self.serve_running()
         if evictions == self.preemptions:
@@ -280,10 +291,13 @@ class Stage(Replica):
             for job in self.running:
                 job.goal -= self.progress
             self.progress = 0.0
+        self.drop_expired(now)
         while self.waiting and len(self.running) < self.server.costs.max_streams:
             job = self.waiting.popleft()
+            job.deadline = None
             job.goal = self.progress + 1.0
             self.running.append(job)
+            self.drop_expired(now)
         self.due = None
         if self.running:
             rest = (self.running[0].goal - self.progress) * self.latency(len(self.running))
@@ -326,11 +340,14 @@ class Batch(Replica):
         if self.running:
             return
         self.due, most = None, self.server.costs.max_streams
+        self.drop_expired(now)
         if self.waiting:
             self.due = self.waiting[0].entered + whole_ps(self.server.batch_delay_s or 0.0)
         if self.due is None or (len(self.waiting) < most and now < self.due):
             return
         self.running = [self.waiting.popleft() for _ in range(min(len(self.waiting), most))]
+        for job in self.running:
+            job.deadline = None
         self.since = now
         self.due = now + self.slowed(int(self.server.costs.latency_ps[len(self.running)]))
 
@@ -431,6 +448,8 @@ class Reference:
         found = []
         for i, (when, prompt, answer) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
             job = Job(traffic.model, prompt, answer, priority=traffic.priority)
+            if traffic.timeout_s is not None:
+                job.deadline = when + whole_ps(traffic.timeout_s)
             if traffic.prefixes:
                 ids = traffic.prefixes.ids[traffic.prefixes.starts[i] : traffic.prefixes.starts[i + 1]].tolist()
                 job.prefix = tuple(ids[: prompt // traffic.prefixes.block_tokens])
@@ -509,7 +528,9 @@ class Reference:
                 self.routers[model].read_ps = None
             while self.queues[model] and self.ready(model):
                 job = self.queues[model].popleft()
-                if not self.submit(job, now):
+                if job.expired(now):
+                    job.finish_ps = TIMED_OUT
+                elif not self.submit(job, now):
                     self.give_up(job, FAILED, now)
         self.start_touched(now)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -106,6 +107,22 @@ def test_boundaries_change_nothing(seed: int, stops_s: list[float]) -> None:
         run.look()
     whole, pieces = play(scenario), run.finish()
     assert all(np.asarray(one).tolist() == np.asarray(other).tolist() for one, other in zip(whole, pieces, strict=True))
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 10**6))
+def test_every_request_ends_or_is_reported_and_nothing_is_left(seed: int) -> None:
+    """With time enough every open request is answered in full or has failed, and all blocks are free again."""
+    scenario = replace(random_scenario(seed), pipelines=(), horizon_s=1.0)
+    run = SteppedRun(scenario)
+    run.advance(0.999)
+    seen, played = run.look(), run.finish()
+    assert NOT_YET not in played.finish_ps
+    assert not any(column.any() for column in (seen.running, seen.waiting, seen.kv_blocks, seen.queued))
+    assert seen.finished.sum() == (played.finish_ps >= 0).sum()
+    assert seen.arrived.sum() == len(played.finish_ps)
+    answered = played.finish_ps >= 0
+    assert (played.first_ps[answered] <= played.finish_ps[answered]).all()
 
 
 def test_long_answers_equal_the_reference() -> None:

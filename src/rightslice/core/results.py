@@ -46,6 +46,7 @@ class ClassResult:
     """One traffic class of one model. Distributions cover completed requests and are None when there are none.
 
     `prefix_hit_rate`: share of the prompt tokens of admitted requests found in the prefix cache; None without prefixes.
+    `timed_out`: failed because they waited too long.
     """
 
     model: str
@@ -61,6 +62,7 @@ class ClassResult:
     slo_attainment: float
     outcomes: tuple[SloOutcome, ...] = ()
     prefix_hit_rate: float | None = None
+    timed_out: int = 0
 
     @property
     def kept_up(self) -> bool:

@@ -11,6 +11,7 @@ from rightslice.simulation.layout import (
     BATCH_PS,
     BUSY,
     BUSY_PS,
+    DEADLINE_PS,
     DELAY_PS,
     ENTERED_PS,
     FINISH_PS,
@@ -26,7 +27,7 @@ from rightslice.simulation.layout import (
     STREAMS,
     State,
 )
-from rightslice.simulation.queues import pop
+from rightslice.simulation.queues import drop_expired, pop
 from rightslice.simulation.stage import latency_ps
 
 
@@ -62,6 +63,7 @@ def end_batch(replica: int, now: int, state: State) -> None:
 def start_batch(replica: int, now: int, state: State) -> int:
     """Start a batch on an idle server if one is due; when it ends, or the delay does, or NEVER."""
     live, facts = state.live, state.facts
+    live[replica, OUTSTANDING] -= drop_expired(replica, now, state)
     if live[replica, OUTSTANDING] == 0:
         return NEVER
     due_ps = state.jobs[state.heads[replica], ENTERED_PS] + facts[replica, DELAY_PS]
@@ -70,6 +72,7 @@ def start_batch(replica: int, now: int, state: State) -> int:
     count = min(live[replica, OUTSTANDING], facts[replica, STREAMS])
     for at in range(count):
         state.slots[replica, at, OWNER] = pop(replica, state)
+        state.jobs[state.slots[replica, at, OWNER], DEADLINE_PS] = NEVER
     live[replica, RUNNING] = count
     live[replica, OLDEST] = 0
     live[replica, SINCE] = now

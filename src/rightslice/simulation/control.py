@@ -23,6 +23,7 @@ from rightslice.simulation.layout import (
     BEHIND,
     BUSY,
     CONDITION,
+    DEADLINE_PS,
     FAILED,
     FINISH_PS,
     FIRST_REPLICA,
@@ -49,6 +50,7 @@ from rightslice.simulation.layout import (
     RETRY_LIMIT,
     SLOWDOWN,
     STAGE,
+    TIMED_OUT,
     UNDISTURBED,
     State,
 )
@@ -61,7 +63,7 @@ from rightslice.simulation.waiting import dispatch, touch
 
 @compiled_apart
 def give_up(job: int, outcome: int, now: int, state: State) -> None:
-    """A request ends without its answer: FAILED or LOST."""
+    """A request ends without its answer: FAILED, LOST or TIMED_OUT."""
     requests = len(state.requests)
     if job >= requests:
         end_pass(job - requests, outcome, now, state)
@@ -142,7 +144,9 @@ def flush(model: int, now: int, state: State) -> None:
     while state.heads[queue] != NOBODY and state.models[model, ABLE] > 0:
         job = pop(queue, state)
         state.models[model, QUEUED] -= 1
-        if not dispatch(job, now, state):
+        if state.jobs[job, DEADLINE_PS] <= now:
+            give_up(job, TIMED_OUT, now, state)
+        elif not dispatch(job, now, state):
             give_up(job, FAILED, now, state)
 
 

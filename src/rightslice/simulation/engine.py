@@ -13,9 +13,9 @@ RULES
 RUNS
   While all running jobs decode, a step changes nothing but the length of each: step k of a run takes a + c k, with
   c = KV_TOKEN_PS x jobs. A run ends with the first job that ends, before the first step that lacks a block, or at the
-  end of the step under way when a job comes that could join; after an eviction it is one step. A waiting job that does
-  not fit cannot join before the run ends, because free blocks only fall. A step that computes prompts is a run of its
-  own.
+  end of the step under way when a job comes that could join, or when the first in line has waited too long; after an
+  eviction it is one step. A waiting job that does not fit cannot join before the run ends, because free blocks only
+  fall. A step that computes prompts is a run of its own.
   A job needs a block in the step before which its tokens fill whole blocks, so `residues` tells how many blocks each
   step takes. Those of a run's first step are taken when the run starts, the others when it ends.
 """
@@ -40,6 +40,7 @@ from rightslice.simulation.layout import (
     CACHED,
     CHUNK,
     CONTEXT,
+    DEADLINE_PS,
     DECODING,
     FINISH_PS,
     FINISHED,
@@ -81,7 +82,7 @@ from rightslice.simulation.layout import (
     State,
 )
 from rightslice.simulation.prefix import blocks_in_use, claim, known_tokens, trim
-from rightslice.simulation.queues import pop
+from rightslice.simulation.queues import drop_expired, pop
 from rightslice.simulation.running import append, blocks_for, evict, give_back, start_decoding, stop_decoding, unlink
 
 
@@ -141,24 +142,27 @@ def could_join(replica: int, job: int, state: State) -> bool:
 
 
 @compiled
-def cut_short(replica: int, now: int, state: State) -> None:
-    """End the run with the step under way."""
+def cut_short(replica: int, when_ps: int, state: State) -> None:
+    """End the run with the step that is under way then."""
     live = state.live
     first_ps, more_ps, since = live[replica, STEP_FIRST_PS], live[replica, STEP_MORE_PS], live[replica, SINCE]
-    steps = started_steps(replica, now, state)
+    steps = started_steps(replica, when_ps, state)
     if steps < live[replica, RUN_STEPS]:
         live[replica, RUN_STEPS] = steps
         reschedule(replica, since + run_time_ps(first_ps, more_ps, steps), state.agenda)
 
 
 @compiled
-def decode_steps(replica: int, first_ps: int, more_ps: int, state: State) -> int:
-    """Steps until a job ends, as long as blocks last and the run does not get too long."""
+def decode_steps(replica: int, now: int, first_ps: int, more_ps: int, state: State) -> int:
+    """Steps until a job ends or the first in line has waited too long, as long as blocks last; not too long a run."""
     live, block = state.live, state.facts[replica, BLOCK_TOKENS]
     steps = state.slots[replica, 0, VALUE] - live[replica, STEPS]
     longest_ps = state.facts[replica, LONGEST_PS]
     if (1.0 * first_ps + 0.5 * more_ps * steps) * steps > longest_ps:
         steps = max(1, steps_within(first_ps, more_ps, longest_ps) - 1)
+    head = state.heads[replica]
+    if head != NOBODY and state.jobs[head, DEADLINE_PS] < NEVER:
+        steps = min(steps, steps_within(first_ps, more_ps, state.jobs[head, DEADLINE_PS] - now))
     free, count = live[replica, FREE], live[replica, DECODING]
     if ((steps - 1) // block + 1) * count <= free:
         return int(steps)
@@ -196,6 +200,7 @@ def join(replica: int, budget: int, state: State) -> tuple[int, int]:
         chunk = min(jobs[job, NEEDED] - cached, budget)
         jobs[job, CACHED] = cached
         jobs[job, CHUNK] = chunk
+        jobs[job, DEADLINE_PS] = NEVER
         append(replica, job, state)
         budget -= chunk
         prefill += chunk
@@ -215,7 +220,8 @@ def take_blocks(replica: int, blocks: int, state: State) -> None:
 def start_run(replica: int, now: int, state: State) -> int:
     """Begin the next run of steps; when it ends, or NEVER without a job."""
     live, facts, jobs = state.live, state.facts, state.jobs
-    if live[replica, RUNNING] == 0 and state.heads[replica] == NOBODY:
+    live[replica, OUTSTANDING] -= drop_expired(replica, now, state)
+    if live[replica, OUTSTANDING] == 0:
         return NEVER
     residue = -live[replica, STEPS] % facts[replica, BLOCK_TOKENS]
     evicting = state.residues[replica, residue] > live[replica, FREE]
@@ -250,7 +256,7 @@ def start_run(replica: int, now: int, state: State) -> int:
         first_ps += facts[replica, PREFILL_STEP_PS]
     steps = 1
     if prefill == 0 and not evicting:
-        steps = decode_steps(replica, first_ps, more_ps, state)
+        steps = decode_steps(replica, now, first_ps, more_ps, state)
     live[replica, BUSY] = 1
     live[replica, SINCE] = now
     live[replica, RUN_STEPS] = steps

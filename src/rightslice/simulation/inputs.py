@@ -89,6 +89,7 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
                 class_rank[requests.class_index],
                 first_id,
                 ids,
+                _deadlines(scenario, requests),
             ],
             axis=1,
         ),
@@ -205,6 +206,12 @@ def _users(scenario: Scenario) -> tuple[Ints, Ints]:
         [none, *(np.arange(p.concurrent) * (p.ramp_up_s / max(p.concurrent, 1)) for p in scenario.pipelines)]
     )
     return users, np.rint(starts * PS_PER_S).astype(np.int64)
+
+
+def _deadlines(scenario: Scenario, requests: OpenRequests) -> Ints:
+    timeout_ps = [layout.NEVER if c.timeout_s is None else picoseconds(c.timeout_s) for c in scenario.classes]
+    spans = np.array(timeout_ps, dtype=np.int64)[requests.class_index]
+    return np.where(spans < layout.NEVER - requests.arrival_ps, requests.arrival_ps + spans, layout.NEVER)
 
 
 def _ranks(scenario: Scenario) -> dict[int, int]:

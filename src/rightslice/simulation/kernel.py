@@ -21,11 +21,13 @@ from rightslice.simulation.layout import (
     ANSWER,
     ARRIVAL_PS,
     ARRIVED,
+    ASK_DEADLINE_PS,
     ASK_FIRST_ID,
     ASK_IDS,
     ASK_RANK,
     BATCH,
     BUSY,
+    DEADLINE_PS,
     DUE,
     FAILED,
     FINISH_PS,
@@ -113,6 +115,7 @@ def play_instant(now: int, state: State) -> None:
         state.jobs[job, RANK] = state.requests[job, ASK_RANK]
         state.jobs[job, FIRST_ID] = state.requests[job, ASK_FIRST_ID]
         state.jobs[job, IDS] = state.requests[job, ASK_IDS]
+        state.jobs[job, DEADLINE_PS] = state.requests[job, ASK_DEADLINE_PS]
         if not submit(job, model, prompt, answer, now, state):
             state.jobs[job, FINISH_PS] = FAILED
         clock[ARRIVED] += 1

@@ -5,17 +5,17 @@ Time is int64 picoseconds. Nothing is stored per token. Column numbers are the c
 INPUT
   requests   [n, ASK]   open-loop requests, sorted by time: ARRIVAL_PS, OF_MODEL, PROMPT and ANSWER tokens, rank (0 is
              the highest priority), and from the first id on in `prefix_ids` the ids of the full blocks that its prompt
-             starts with; job i is request i
+             starts with; the time until which it waits; job i is request i
   models     [m, MODEL] FIRST_REPLICA of a model and the one BEHIND its last (equal: nobody serves it, requests fail);
              ABLE, how many take requests; QUEUED requests that wait for the first of them; ARRIVALS so far; the
              router's POLICY, TURN, RANDOM number, AGE_PS of its signals and READ_PS, when it read them
   weights    [m, 3]     what the router multiplies waiting requests, KV use and the unknown share of the prompt with
   facts      [r, FACTS] what a replica is: kind, limits, costs; OFFSET points into `tables`; LONGEST_PS bounds a run of
              steps so that no product overflows; ADMISSION; KV blocks of one block of `prefix_ids` in PREFIX_BLOCKS (0:
-             no prefix cache) and its PREFIX_TOKENS; DELAY_PS of batches; from UNDISTURBED on, KV_TOKEN_PS to PREFILL_STEP_PS
-             without slowdown
-  tables     [..]       step time by tokens (LLM) or latency by concurrency or size of a batch (stage) of all deployments,
-             end to end
+             no prefix cache) and its PREFIX_TOKENS; DELAY_PS of batches; from UNDISTURBED on, KV_TOKEN_PS to
+             PREFILL_STEP_PS without slowdown
+  tables     [..]       step time by tokens (LLM) or latency by concurrency or size of a batch (stage) of all
+             deployments, end to end
   pipelines  [p, 5]     stages, think time, time from which no request starts; STARTED counts (written); rank
   stages     [p, s, 3]  model, first entry and number of entries in `samples`
   samples    [k, 2]     prompt and answer tokens
@@ -46,10 +46,11 @@ PLAY
              tokens, LEFT answer tokens, CHUNK of the step under way, NEXT in the waiting or running list, BEFORE in the
              running list, SLOT in the heap, ORDER of admission, ASKED_MODEL, RETRIES; RANK, FIRST_ID and IDS as in
              `requests`; HIT_TOKENS found in the prefix cache when it was first admitted (NOT_YET); ENTERED_PS, when it
-             came to its replica. While a job decodes, CACHED is counted from STEPS (tokens - STEPS) and LEFT to it
-             (tokens + STEPS): a step changes STEPS and nothing else.
+             came to its replica; DEADLINE_PS, until when it waits (NEVER once it was admitted). While a job decodes,
+             CACHED is counted from STEPS (tokens - STEPS) and LEFT to it (tokens + STEPS): a step changes STEPS and
+             nothing else.
              Output: FIRST_PS and FINISH_PS, NOT_YET or the time; FINISH_PS FAILED: refused; LOST: its replica went away
-             and it had no retry left
+             and it had no retry left; TIMED_OUT: it waited too long
   goal       [n + u]    stages: the PROGRESS at which a job is done
   users      [u, 3]     pipeline, stage, row of `passes`; a user has at most one request under way: job n + u
   touched    [r + 1]    replicas to look at when the events of this instant are done; entry 0 counts them
@@ -76,10 +77,11 @@ NEVER: Final = 2**63 - 1
 NOT_YET: Final = -1
 FAILED: Final = -2
 LOST: Final = -3
+TIMED_OUT: Final = -4
 NOBODY: Final = -1
 NO_ORDER: Final = -1
 
-ARRIVAL_PS, OF_MODEL, PROMPT, ANSWER, ASK_RANK, ASK_FIRST_ID, ASK_IDS, ASK = range(8)
+ARRIVAL_PS, OF_MODEL, PROMPT, ANSWER, ASK_RANK, ASK_FIRST_ID, ASK_IDS, ASK_DEADLINE_PS, ASK = range(9)
 FIRST_REPLICA, BEHIND, ABLE, QUEUED, ARRIVALS, POLICY, TURN, RANDOM, AGE_PS, READ_PS, MODEL = range(11)
 LEAST_REQUESTS, ROUND_ROBIN, TWO_CHOICES, SCORE = range(4)
 KIND, STREAMS, BUDGET, KV_BLOCKS, BLOCK_TOKENS, MODEL_LEN, OFFSET = range(7)
@@ -100,7 +102,7 @@ ABSENT, STARTING, READY, DRAINING, GONE = range(5)
 SLOWDOWN, NEW_SLOWDOWN, PROGRESS, SEEN_WAITING, SEEN_KV, ROUGH_KV, ROUGH_BATCH, PACE = range(8)
 VALUE, OWNER = range(2)
 NEEDED, CACHED, LEFT, CHUNK, NEXT, BEFORE, SLOT, ORDER, ASKED_MODEL, RETRIES, FIRST_PS, FINISH_PS = range(12)
-RANK, FIRST_ID, IDS, HIT_TOKENS, ENTERED_PS, JOB = range(12, 18)
+RANK, FIRST_ID, IDS, HIT_TOKENS, ENTERED_PS, DEADLINE_PS, JOB = range(12, 19)
 USERS, OLDER, NEWER = range(3)
 UNKNOWN: Final = -1
 USER_PIPELINE, USER_STAGE, USER_PASS = range(3)

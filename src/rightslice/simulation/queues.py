@@ -1,12 +1,22 @@
 """Lists of waiting jobs, one per replica and one per model: by rank, and first come first served within a rank.
 
+A job that waits longer than its timeout is dropped when it is first in line and something could start.
+
 A list is linked by NEXT from its head; its tails, one per rank, are the last jobs of each rank, or NOBODY.
 """
 
 from __future__ import annotations
 
 from rightslice.simulation.compiling import compiled
-from rightslice.simulation.layout import NEXT, NOBODY, RANK, State
+from rightslice.simulation.layout import (
+    DEADLINE_PS,
+    FINISH_PS,
+    NEXT,
+    NOBODY,
+    RANK,
+    TIMED_OUT,
+    State,
+)
 
 
 @compiled
@@ -59,3 +69,13 @@ def take_all(queue: int, state: State) -> int:
     state.heads[queue] = NOBODY
     state.tails[queue, :] = NOBODY
     return int(chain)
+
+
+@compiled
+def drop_expired(queue: int, now: int, state: State) -> int:
+    """Drop jobs from the front that have waited too long; how many."""
+    dropped = 0
+    while state.heads[queue] != NOBODY and state.jobs[state.heads[queue], DEADLINE_PS] <= now:
+        state.jobs[pop(queue, state), FINISH_PS] = TIMED_OUT
+        dropped += 1
+    return dropped

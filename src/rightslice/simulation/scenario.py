@@ -115,8 +115,9 @@ class Prefixes:
 class OpenClass:
     """One traffic class: its requests come whether or not earlier ones are answered. `arrivals` is sorted by time.
 
-    Of two waiting requests the one with the higher `priority` is served first, and evicted last. Raises ValueError for
-    `prefixes` of another number of requests.
+    Of two waiting requests the one with the higher `priority` is served first, and evicted last. A request that was not
+    admitted anywhere within `timeout_s` is dropped. Raises ValueError for `prefixes` of another number of requests or a
+    timeout of 0.
     """
 
     model: str
@@ -125,8 +126,11 @@ class OpenClass:
     slos: tuple[Slo, ...] = ()
     priority: int = 0
     prefixes: Prefixes | None = None
+    timeout_s: float | None = None
 
     def __post_init__(self) -> None:
+        if self.timeout_s is not None and not self.timeout_s > 0.0:
+            raise ValueError(f"{self.name}: a timeout takes time")
         if self.prefixes is not None and len(self.prefixes.starts) != len(self.arrivals) + 1:
             raise ValueError(f"{self.name}: {len(self.prefixes.starts)} starts for {len(self.arrivals)} requests")
 

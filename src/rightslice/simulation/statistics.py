@@ -47,7 +47,7 @@ _PS_PER_MS = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Requests of one kind: start, first token and finish (NOT_YET, FAILED, LOST), answer tokens; cut at `end_ps`."""
+    """Requests of one kind: start, first token, finish (NOT_YET, FAILED and below), answer tokens; cut at `end_ps`."""
 
     start_ps: Ints
     first_ps: Ints
@@ -63,7 +63,7 @@ class Times:
 
     @property
     def failed(self) -> Bools:
-        """Refused, or lost with a replica."""
+        """Refused, dropped after waiting too long, or lost with a replica."""
         refused: Bools = self.finish_ps <= layout.FAILED
         return refused
 
@@ -171,6 +171,7 @@ def _class_result(traffic: OpenClass, times: Times, span_s: float, prefix_hit_ra
         requests=len(times.start_ps),
         completed=int(np.count_nonzero(done)),
         failed=int(np.count_nonzero(times.failed)),
+        timed_out=int(np.count_nonzero(times.finish_ps == layout.TIMED_OUT)),
         ttft_ms=_milliseconds(times, "ttft", done),
         tpot_ms=_milliseconds(times, "tpot", done & (times.answer > 1)),
         e2e_ms=_milliseconds(times, "e2e", done),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rightslice.simulation.agenda import reschedule
 from rightslice.simulation.compiling import compiled
 from rightslice.simulation.layout import (
+    DEADLINE_PS,
     FAILED,
     FINISH_PS,
     FIRST_PS,
@@ -61,6 +62,7 @@ def enter_stage(user: int, now: int, state: State) -> None:
     state.jobs[job, FINISH_PS] = NOT_YET
     state.jobs[job, RANK] = state.pipelines[pipeline, PIPE_RANK]
     state.jobs[job, IDS] = 0
+    state.jobs[job, DEADLINE_PS] = NEVER
     state.passes[row, PASS_STAGES + 3 * stage] = now
     if not submit(job, facts[STAGE_MODEL], state.samples[sample, 0], state.samples[sample, 1], now, state):
         end_pass(user, FAILED, now, state)

@@ -11,6 +11,7 @@ from rightslice.simulation.layout import (
     BLOCK_TOKENS,
     BUSY,
     CACHED,
+    DEADLINE_PS,
     ENTERED_PS,
     FIRST_REPLICA,
     HIT_TOKENS,
@@ -20,6 +21,7 @@ from rightslice.simulation.layout import (
     LLM,
     MODEL_LEN,
     NEEDED,
+    NEVER,
     NOBODY,
     NOT_YET,
     OUTSTANDING,
@@ -63,8 +65,11 @@ def wait_at(replica: int, job: int, now: int, state: State) -> None:
     kind = state.facts[replica, KIND]
     if kind == STAGE or state.live[replica, BUSY] == 0:
         touch(replica, state)
-    elif kind == LLM and state.heads[replica] == job and could_join(replica, job, state):
-        cut_short(replica, now, state)
+    elif kind == LLM and state.heads[replica] == job:
+        if could_join(replica, job, state):
+            cut_short(replica, now, state)
+        elif state.jobs[job, DEADLINE_PS] < NEVER:
+            cut_short(replica, max(now, state.jobs[job, DEADLINE_PS]), state)
 
 
 @compiled

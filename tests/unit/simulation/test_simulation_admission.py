@@ -10,7 +10,7 @@ import pytest
 from rightslice.core.results import SimulationResult
 from rightslice.performance.costs import StepCosts
 from rightslice.simulation import LlmServer, OpenClass, Prefixes, Routing, Scenario, simulate
-from rightslice.simulation.layout import NOT_YET, PREEMPTIONS
+from rightslice.simulation.layout import NOT_YET, PREEMPTIONS, TIMED_OUT
 from rightslice.simulation.play import Played, SteppedRun, play
 from rightslice.simulation.scenario import Admission
 from simulation_cases import arrivals
@@ -57,6 +57,36 @@ def test_whole_answers_are_never_evicted_and_start_later() -> None:
     played = play(Scenario((engine(blocks=4, admission="answer"),), classes, horizon_s=1e-6))
     assert played.totals[0, PREEMPTIONS] == 0
     assert played.first_ps[1] > played.finish_ps[0]
+
+
+def impatient(times: Sequence[int], answers: Sequence[int], timeout_ps: int) -> Scenario:
+    """One sequence at a time, prompts of 4 tokens."""
+    traffic = OpenClass("m", "c", arrivals(times, [4] * len(times), answers), timeout_s=timeout_ps / 1e12)
+    return Scenario((engine(seqs=1),), (traffic,), horizon_s=1e-6)
+
+
+def test_who_waits_too_long_is_dropped_and_counted() -> None:
+    """A step takes 1,000 ps and 1 more per token. The second has waited 2,500 ps before the first has ended."""
+    scenario = impatient([0, 10, 3_000], [5, 1, 1], 2_500)
+    assert play(scenario).finish_ps.tolist() == [5_008, TIMED_OUT, 6_012]
+    result = simulate(scenario).per_class[0]
+    assert (result.completed, result.failed, result.timed_out) == (2, 1, 1)
+
+
+def test_a_dropped_request_makes_way_at_the_end_of_the_step() -> None:
+    """The first in line needs more blocks than are free; when it gives up, the one behind it joins in mid-run."""
+    big = OpenClass("m", "big", arrivals([10], [40], [1]), timeout_s=2.5e-9)
+    small = requests([0, 20], [4, 4], [20, 1])
+    played = play(Scenario((engine(blocks=10),), (small, big), horizon_s=1e-6))
+    assert played.finish_ps.tolist() == [20_027, TIMED_OUT, 4_011]
+
+
+def test_requests_time_out_while_no_replica_is_ready() -> None:
+    run = SteppedRun(impatient([0, 3_000], [1, 1], 2_500))
+    run.order(0, "starting")
+    run.advance(4_000 / 1e12)
+    run.order(0, "ready")
+    assert run.finish().finish_ps.tolist() == [TIMED_OUT, 5_004]
 
 
 def with_prefixes(
