@@ -34,6 +34,16 @@ KV_BLOCKS, BLOCK_TOKENS, MAX_SEQS, MAX_TOKENS = 6_500, 16, 128, 512
 REPEATS = 7
 
 
+def engine(replicas: int, *, prefix_caching: bool = False) -> LlmServer:
+    """Every step takes the same, with or without prompts."""
+    none = np.zeros(MAX_TOKENS + 1, dtype=np.int64)
+    costs = StepCosts(none, 0, 0, 0, STEP_MS * 10**9, PREFILL_STEP_MS * 10**9, 0.4, "first-principles")
+    return LlmServer(
+        "bench", "m", replicas, costs, KV_BLOCKS, BLOCK_TOKENS, MAX_SEQS, MAX_TOKENS, 8192,
+        prefix_caching=prefix_caching,
+    )  # fmt: skip
+
+
 def w10k(repeats: int = 1) -> Scenario:
     """The trace, `repeats` times end to end."""
     trace = read_trace(TRACE)
@@ -45,10 +55,7 @@ def w10k(repeats: int = 1) -> Scenario:
         np.tile(np.minimum(trace.input_tokens, 4096), repeats),
         np.tile(trace.output_tokens, repeats),
     )
-    none = np.zeros(MAX_TOKENS + 1, dtype=np.int64)
-    costs = StepCosts(none, 0, 0, 0, STEP_MS * 10**9, PREFILL_STEP_MS * 10**9, 0.4, "first-principles")
-    server = LlmServer("bench", "m", 1, costs, KV_BLOCKS, BLOCK_TOKENS, MAX_SEQS, MAX_TOKENS, 8192)
-    return Scenario((server,), (OpenClass("m", "all", arrivals),), (), period_s * repeats + 600.0)
+    return Scenario((engine(1),), (OpenClass("m", "all", arrivals),), (), period_s * repeats + 600.0)
 
 
 def core_per_cpu_s(scenario: Scenario) -> float:
@@ -124,7 +131,7 @@ def fleet_per_cpu_s() -> float:
     faster = Arrivals(arrivals.arrival_ps // 8, arrivals.class_index, arrivals.input_tokens, arrivals.output_tokens)
     ids = (np.arange(count)[:, None] % 997 * 64 + np.arange(64)[None, :]).ravel()
     prefixes = Prefixes(BLOCK_TOKENS, np.arange(count + 1) * 64, ids)
-    server = replace(one.servers[0], replicas=8, prefix_caching=True)
+    server = engine(8, prefix_caching=True)
     routing = {"m": Routing("score", 1.0, 1.0, 0.5, signal_age_s=0.05)}
     shared = replace(traffic, arrivals=faster, prefixes=prefixes)
     scenario = replace(one, servers=(server,), classes=(shared,), horizon_s=one.horizon_s / 8, routing=routing)

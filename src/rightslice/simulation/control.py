@@ -64,7 +64,7 @@ from rightslice.simulation.waiting import dispatch, touch
 @compiled_apart
 def give_up(job: int, outcome: int, now: int, state: State) -> None:
     """A request ends without its answer: FAILED, LOST or TIMED_OUT."""
-    requests = len(state.requests)
+    requests = len(state.arrival_ps)
     if job >= requests:
         end_pass(job - requests, outcome, now, state)
     else:

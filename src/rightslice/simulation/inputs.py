@@ -56,13 +56,11 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
     """Nothing has happened yet. Raises ValueError when an LLM stage of a pipeline has no token lengths."""
     names, servers = ordered_servers(scenario)
     facts, tables = _facts(servers)
-    block_tokens, prefix_ids, first_id, ids = prefix_blocks(scenario, requests)
-    _share_prefixes(servers, facts, block_tokens)
+    prefixes = prefix_blocks(scenario, requests)
+    _share_prefixes(servers, facts, prefixes.block_tokens)
     ranks = _ranks(scenario)
     models, weights = _models(scenario, names, servers)
     pipelines, stages, samples = _pipelines(scenario, names, servers)
-    class_model = np.array([names.index(c.model) for c in scenario.classes], dtype=np.int64)
-    class_rank = np.array([ranks[c.priority] for c in scenario.classes], dtype=np.int64)
     pipelines[:, layout.PIPE_RANK] = [ranks[p.priority] for p in scenario.pipelines]
     users, user_start_ps = _users(scenario)
     r, u, jobs = len(facts), len(users), len(requests.arrival_ps) + len(users)
@@ -75,24 +73,10 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
     live[:, layout.ABLE_REPLICA] = np.arange(r)
     pace = np.zeros((r, layout.PACE), dtype=np.float64)
     pace[:, layout.SLOWDOWN] = 1.0
-    of_jobs = np.empty((jobs, layout.JOB), dtype=np.int64)
-    of_jobs[:, [layout.FIRST_PS, layout.FINISH_PS]] = layout.NOT_YET
     clock = np.zeros(layout.CLOCK, dtype=np.int64)
     clock[layout.RETRY_LIMIT] = scenario.retries
     return State(
-        requests=np.stack(
-            [
-                requests.arrival_ps,
-                class_model[requests.class_index],
-                requests.prompt,
-                requests.answer,
-                class_rank[requests.class_index],
-                first_id,
-                ids,
-                _deadlines(scenario, requests),
-            ],
-            axis=1,
-        ),
+        arrival_ps=requests.arrival_ps,
         models=models,
         weights=weights,
         facts=facts,
@@ -105,12 +89,12 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
         live=live,
         heads=np.full(r + len(names), layout.NOBODY, dtype=np.int64),
         tails=np.full((r + len(names), max(len(ranks), 1)), layout.NOBODY, dtype=np.int64),
-        prefix_ids=prefix_ids,
-        cache=_cache(facts, int(prefix_ids.max(initial=-1)) + 1),
+        prefix_ids=prefixes.ids,
+        cache=_cache(facts, int(prefixes.ids.max(initial=-1)) + 1),
         pace=pace,
         slots=np.empty((r, width, 2), dtype=np.int64),
         residues=np.zeros((r, int(facts[:, layout.BLOCK_TOKENS].max(initial=1))), dtype=np.int64),
-        jobs=of_jobs,
+        jobs=_jobs(scenario, requests, names, prefixes, u),
         users=users,
         touched=np.zeros(r + 1, dtype=np.int64),
         done=np.zeros(width + 1, dtype=np.int64),
@@ -206,6 +190,24 @@ def _users(scenario: Scenario) -> tuple[Ints, Ints]:
         [none, *(np.arange(p.concurrent) * (p.ramp_up_s / max(p.concurrent, 1)) for p in scenario.pipelines)]
     )
     return users, np.rint(starts * PS_PER_S).astype(np.int64)
+
+
+def _jobs(
+    scenario: Scenario, requests: OpenRequests, names: tuple[str, ...], prefixes: PrefixBlocks, users: int
+) -> Ints:
+    """Open-loop requests as they come; users' jobs are written when they are sent."""
+    ranks, n = _ranks(scenario), len(requests.arrival_ps)
+    jobs = np.zeros((n + users, layout.JOB), dtype=np.int64)
+    jobs[:, [layout.FIRST_PS, layout.FINISH_PS, layout.HIT_TOKENS]] = layout.NOT_YET
+    asked = jobs[:n]
+    asked[:, layout.NEEDED] = requests.prompt
+    asked[:, layout.LEFT] = requests.answer
+    of_class = np.array([(names.index(c.model), ranks[c.priority]) for c in scenario.classes], dtype=np.int64)
+    asked[:, [layout.ASKED_MODEL, layout.RANK]] = of_class.reshape(-1, 2)[requests.class_index]
+    asked[:, layout.FIRST_ID] = prefixes.first
+    asked[:, layout.IDS] = prefixes.full
+    asked[:, layout.DEADLINE_PS] = _deadlines(scenario, requests)
+    return jobs
 
 
 def _deadlines(scenario: Scenario, requests: OpenRequests) -> Ints:

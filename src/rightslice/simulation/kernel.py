@@ -18,31 +18,19 @@ from rightslice.simulation.control import carry_out_orders
 from rightslice.simulation.engine import end_run, start_run, stop_run, used_blocks
 from rightslice.simulation.layout import (
     AFTERWARDS,
-    ANSWER,
-    ARRIVAL_PS,
     ARRIVED,
-    ASK_DEADLINE_PS,
-    ASK_FIRST_ID,
-    ASK_IDS,
-    ASK_RANK,
     BATCH,
     BUSY,
-    DEADLINE_PS,
     DUE,
     FAILED,
     FINISH_PS,
-    FIRST_ID,
     FIRST_PS,
     HEAP,
-    IDS,
     KIND,
     KV_USED,
     LLM,
     NEVER,
     NOW,
-    OF_MODEL,
-    PROMPT,
-    RANK,
     ROWS,
     STAGE,
     TOUCHED,
@@ -64,7 +52,7 @@ def end_of_replica(replica: int, now: int, state: State) -> None:
     else:
         end_services(replica, now, state)
     touch(replica, state)
-    requests = len(state.requests)
+    requests = len(state.arrival_ps)
     for k in range(1, state.done[0] + 1):
         job = state.done[k]
         if job >= requests:
@@ -90,8 +78,8 @@ def start_touched(now: int, state: State) -> None:
 def next_ps(state: State) -> int:
     """When something happens next; NEVER."""
     now = NEVER
-    if state.clock[ARRIVED] < len(state.requests):
-        now = state.requests[state.clock[ARRIVED], ARRIVAL_PS]
+    if state.clock[ARRIVED] < len(state.arrival_ps):
+        now = state.arrival_ps[state.clock[ARRIVED]]
     if state.agenda.shape[1] > 0:
         now = min(now, state.agenda[DUE, state.agenda[HEAP, 0]])
     return int(now)
@@ -109,14 +97,9 @@ def play_instant(now: int, state: State) -> None:
             start_pass(entity - replicas, now, state)
         else:
             end_of_replica(entity, now, state)
-    while clock[ARRIVED] < len(state.requests) and state.requests[clock[ARRIVED], ARRIVAL_PS] == now:
+    while clock[ARRIVED] < len(state.arrival_ps) and state.arrival_ps[clock[ARRIVED]] == now:
         job = clock[ARRIVED]
-        model, prompt, answer = state.requests[job, OF_MODEL], state.requests[job, PROMPT], state.requests[job, ANSWER]
-        state.jobs[job, RANK] = state.requests[job, ASK_RANK]
-        state.jobs[job, FIRST_ID] = state.requests[job, ASK_FIRST_ID]
-        state.jobs[job, IDS] = state.requests[job, ASK_IDS]
-        state.jobs[job, DEADLINE_PS] = state.requests[job, ASK_DEADLINE_PS]
-        if not submit(job, model, prompt, answer, now, state):
+        if not submit(job, now, state):
             state.jobs[job, FINISH_PS] = FAILED
         clock[ARRIVED] += 1
     start_touched(now, state)

@@ -3,9 +3,8 @@
 Time is int64 picoseconds. Nothing is stored per token. Column numbers are the constants below.
 
 INPUT
-  requests   [n, ASK]   open-loop requests, sorted by time: ARRIVAL_PS, OF_MODEL, PROMPT and ANSWER tokens, rank (0 is
-             the highest priority), and from the first id on in `prefix_ids` the ids of the full blocks that its prompt
-             starts with; the time until which it waits; job i is request i
+  arrival_ps [n]        open-loop requests, sorted by time; job i is request i
+  prefix_ids [..]       the blocks that prompts start with
   models     [m, MODEL] FIRST_REPLICA of a model and the one BEHIND its last (equal: nobody serves it, requests fail);
              ABLE, how many take requests; QUEUED requests that wait for the first of them; ARRIVALS so far; the
              router's POLICY, TURN, RANDOM number, AGE_PS of its signals and READ_PS, when it read them
@@ -44,11 +43,11 @@ PLAY
   residues   [r, b]     LLM: decoding jobs by CACHED modulo block size
   jobs       [n + u, JOB] NEEDED tokens in the cache before the next token appears (prompt + answered so far), CACHED
              tokens, LEFT answer tokens, CHUNK of the step under way, NEXT in the waiting or running list, BEFORE in the
-             running list, SLOT in the heap, ORDER of admission, ASKED_MODEL, RETRIES; RANK, FIRST_ID and IDS as in
-             `requests`; HIT_TOKENS found in the prefix cache when it was first admitted (NOT_YET); ENTERED_PS, when it
-             came to its replica; DEADLINE_PS, until when it waits (NEVER once it was admitted). While a job decodes,
-             CACHED is counted from STEPS (tokens - STEPS) and LEFT to it (tokens + STEPS): a step changes STEPS and
-             nothing else.
+             running list, SLOT in the heap, ORDER of admission, ASKED_MODEL, RETRIES; RANK, 0 for the highest priority;
+             from FIRST_ID on in `prefix_ids` the IDS full blocks that its prompt starts with; HIT_TOKENS found in the
+             prefix cache when it was first admitted (NOT_YET); ENTERED_PS, when it came to its replica; DEADLINE_PS,
+             until when it waits (NEVER once it was admitted). While a job decodes, CACHED is counted from STEPS
+             (tokens - STEPS) and LEFT to it (tokens + STEPS): a step changes STEPS and nothing else.
              Output: FIRST_PS and FINISH_PS, NOT_YET or the time; FINISH_PS FAILED: refused; LOST: its replica went away
              and it had no retry left; TIMED_OUT: it waited too long
   goal       [n + u]    stages: the PROGRESS at which a job is done
@@ -81,7 +80,6 @@ TIMED_OUT: Final = -4
 NOBODY: Final = -1
 NO_ORDER: Final = -1
 
-ARRIVAL_PS, OF_MODEL, PROMPT, ANSWER, ASK_RANK, ASK_FIRST_ID, ASK_IDS, ASK_DEADLINE_PS, ASK = range(9)
 FIRST_REPLICA, BEHIND, ABLE, QUEUED, ARRIVALS, POLICY, TURN, RANDOM, AGE_PS, READ_PS, MODEL = range(11)
 LEAST_REQUESTS, ROUND_ROBIN, TWO_CHOICES, SCORE = range(4)
 KIND, STREAMS, BUDGET, KV_BLOCKS, BLOCK_TOKENS, MODEL_LEN, OFFSET = range(7)
@@ -116,7 +114,7 @@ LONGEST_RUN_PS: Final = 2**58
 class State(NamedTuple):
     """Every array of a run; fixed types, C order."""
 
-    requests: Ints
+    arrival_ps: Ints
     models: Ints
     weights: Floats
     facts: Ints

@@ -17,7 +17,6 @@ from rightslice.simulation.inputs import (
 from rightslice.simulation.kernel import advance
 from rightslice.simulation.layout import (
     ARRIVALS,
-    ARRIVED,
     BATCH_PS,
     CONDITION,
     FINISH_PS,
@@ -28,7 +27,6 @@ from rightslice.simulation.layout import (
     KV_USED,
     NEW_CONDITION,
     NEW_SLOWDOWN,
-    NOT_YET,
     NOW,
     OUTSTANDING,
     QUEUED,
@@ -127,7 +125,7 @@ class SteppedRun:
         state, n = self._state, self._requests
         first_ps, finish_ps = state.jobs[:n, FIRST_PS].copy(), state.jobs[:n, FINISH_PS].copy()
         passes = state.passes[: state.clock[ROWS]]
-        hits = np.where(np.arange(n) < state.clock[ARRIVED], state.jobs[:n, HIT_TOKENS], NOT_YET)
+        hits = state.jobs[:n, HIT_TOKENS].copy()
         return Played(first_ps, finish_ps, whole_totals(state), passes, int(state.clock[REQUEUED]), hits)
 
     def look(self) -> Observation:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from rightslice.simulation.agenda import reschedule
 from rightslice.simulation.compiling import compiled
 from rightslice.simulation.layout import (
+    ASKED_MODEL,
+    CACHED,
     DEADLINE_PS,
     FAILED,
     FINISH_PS,
     FIRST_PS,
     IDS,
+    LEFT,
+    NEEDED,
     NEVER,
     NOT_YET,
     PASS_FINISH,
@@ -24,6 +28,7 @@ from rightslice.simulation.layout import (
     PIPE_STOP_PS,
     PIPE_THINK_PS,
     RANK,
+    RETRIES,
     ROWS,
     SAMPLE_COUNT,
     SAMPLE_FIRST,
@@ -58,13 +63,19 @@ def enter_stage(user: int, now: int, state: State) -> None:
     facts = state.stages[pipeline, stage]
     sample = facts[SAMPLE_FIRST] + state.passes[row, PASS_SAMPLE] % facts[SAMPLE_COUNT]
     job = state.jobs.shape[0] - state.users.shape[0] + user
-    state.jobs[job, FIRST_PS] = NOT_YET
-    state.jobs[job, FINISH_PS] = NOT_YET
-    state.jobs[job, RANK] = state.pipelines[pipeline, PIPE_RANK]
-    state.jobs[job, IDS] = 0
-    state.jobs[job, DEADLINE_PS] = NEVER
+    jobs = state.jobs
+    jobs[job, NEEDED] = state.samples[sample, 0]
+    jobs[job, CACHED] = 0
+    jobs[job, LEFT] = state.samples[sample, 1]
+    jobs[job, ASKED_MODEL] = facts[STAGE_MODEL]
+    jobs[job, RETRIES] = 0
+    jobs[job, RANK] = state.pipelines[pipeline, PIPE_RANK]
+    jobs[job, IDS] = 0
+    jobs[job, DEADLINE_PS] = NEVER
+    jobs[job, FIRST_PS] = NOT_YET
+    jobs[job, FINISH_PS] = NOT_YET
     state.passes[row, PASS_STAGES + 3 * stage] = now
-    if not submit(job, facts[STAGE_MODEL], state.samples[sample, 0], state.samples[sample, 1], now, state):
+    if not submit(job, now, state):
         end_pass(user, FAILED, now, state)
 
 

@@ -10,11 +10,9 @@ from rightslice.simulation.layout import (
     BEHIND,
     BLOCK_TOKENS,
     BUSY,
-    CACHED,
     DEADLINE_PS,
     ENTERED_PS,
     FIRST_REPLICA,
-    HIT_TOKENS,
     KIND,
     KV_BLOCKS,
     LEFT,
@@ -23,10 +21,8 @@ from rightslice.simulation.layout import (
     NEEDED,
     NEVER,
     NOBODY,
-    NOT_YET,
     OUTSTANDING,
     QUEUED,
-    RETRIES,
     STAGE,
     TOUCHED,
     State,
@@ -90,14 +86,7 @@ def dispatch(job: int, now: int, state: State) -> bool:
 
 
 @compiled
-def submit(job: int, model: int, prompt: int, answer: int, now: int, state: State) -> bool:
-    """A new request, whose rank and prefix are in `jobs`; False when it can never be served."""
-    jobs = state.jobs
-    jobs[job, NEEDED] = prompt
-    jobs[job, CACHED] = 0
-    jobs[job, LEFT] = answer
-    jobs[job, ASKED_MODEL] = model
-    jobs[job, RETRIES] = 0
-    jobs[job, HIT_TOKENS] = NOT_YET
-    state.models[model, ARRIVALS] += 1
+def submit(job: int, now: int, state: State) -> bool:
+    """A new request, described in `jobs`; False when it can never be served."""
+    state.models[state.jobs[job, ASKED_MODEL], ARRIVALS] += 1
     return dispatch(job, now, state)
