@@ -30,7 +30,7 @@ def any_of(numbers: np.random.Generator, *choices: T) -> T:
 def random_engine(numbers: np.random.Generator, name: str, model: str) -> LlmServer:
     budget = any_of(numbers, 1, 2, 3, 8, 64, 256)
     tokens = np.concatenate([[0], np.cumsum(numbers.integers(0, 50, budget))])
-    admissions: tuple[Admission, ...] = ("prompt", "prompt", "prompt", "answer")
+    admissions: tuple[Admission, ...] = ("prompt", "prompt", "prompt", "answer", "estimate")
     kv, attention, sequence, step = (int(x) for x in numbers.integers(0, 30, 4))
     return LlmServer(
         deployment=name,
@@ -57,6 +57,8 @@ def random_class(numbers: np.random.Generator, name: str, model: str) -> OpenCla
     inputs, outputs = numbers.integers(1, any_of(numbers, 2, 8, 30, 90) + 1, (2, n))
     if any_of(numbers, True, False, False):
         outputs[:] = 1
+    if any_of(numbers, True, False, False, False):
+        inputs[:], outputs[:] = any_of(numbers, 1, 3, 10), any_of(numbers, 5, 20, 60)
     times = np.sort(numbers.integers(0, n * gap + 1, n))
     priority, timeout_s = any_of(numbers, 0, 0, 1, -1), any_of(numbers, None, None, 1e-10, 1e-9, 1e-8)
     asked = arrivals(times.tolist(), inputs.tolist(), outputs.tolist())

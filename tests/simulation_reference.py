@@ -101,6 +101,8 @@ class Engine(Replica):
     server: LlmServer = field(kw_only=True)
     prefix_tokens: int = 0
     since: int = 0
+    ratio: int = 700_000_000  # of what answers have left that is expected to come (SGLang), in billionths
+    retracting: bool = False
     idle: list[int] = field(default_factory=list)  # known blocks of prefixes without users, left longest ago first
 
     def serves(self, job: Job) -> bool:
@@ -150,9 +152,12 @@ class Engine(Replica):
         return min(found, (job.known - 1) // self.prefix_tokens) * self.prefix_tokens
 
     def evict(self) -> None:
-        """Of the lowest priority, the one admitted last."""
-        lowest = min(job.priority for job in self.running)
-        victim = [job for job in self.running if job.priority == lowest][-1]
+        """Of the lowest priority, the one admitted last; SGLang: fewest tokens answered, longest prompt, last."""
+        if self.server.admission == "estimate":
+            victim = min(reversed([j for j in self.running if j.decodes]), key=lambda j: (j.answered, -j.prompt))
+        else:
+            lowest = min(job.priority for job in self.running)
+            victim = [job for job in self.running if job.priority == lowest][-1]
         self.leave(victim)
         victim.forget()
         self.waiting.appendleft(victim)
@@ -178,6 +183,7 @@ class Engine(Replica):
         """Waiting jobs join from the front, each with the blocks of its whole prompt, or answer."""
         budget = self.server.max_num_batched_tokens - sum(job.chunk for job in self.running)
         self.drop_idle()
+        expected = -(-sum(job.answer - job.answered for job in self.running) * self.ratio // 10**9)
         while self.waiting and budget and len(self.running) < self.server.max_num_seqs:
             job = self.waiting[0]
             whole = self.server.admission == "answer"
@@ -186,6 +192,11 @@ class Engine(Replica):
             in_use = sum(block in self.shared for block in job.prefix) * self.weight
             if blocks - in_use > self.free:
                 break
+            if self.server.admission == "estimate":
+                with_answer = self.blocks_for(job.prompt + job.answer - 1)
+                if with_answer - in_use + self.blocks_for(expected) > self.free:
+                    break
+                expected += job.answer - job.answered - 1
             self.running.append(self.waiting.popleft())
             job.blocks = blocks
             self.idle = [block for block in self.idle if block not in self.shared]
@@ -202,11 +213,17 @@ class Engine(Replica):
         self.drop_expired(now)
         evictions = self.preemptions
         self.serve_running()
-        if evictions == self.preemptions:
+        self.retracting = evictions < self.preemptions
+        if not self.retracting:
             self.admit()
+        elif self.server.admission == "estimate":
+            decoding = [job for job in self.running if job.decodes]
+            answered, promised = sum(job.answered for job in decoding), sum(job.answer for job in decoding)
+            self.ratio = min(10**9, (answered + 20 * len(decoding)) * 10**9 // (promised + 1))
         self.drop_idle()
         if not self.running:
             assert not self.waiting, "work conserving"
+            self.ratio = 700_000_000
             return
         decoding = [job for job in self.running if job.decodes]
         prefilling = [job for job in self.running if not job.decodes]
@@ -229,6 +246,8 @@ class Engine(Replica):
         """Hand out the tokens of the step; the jobs that are done, in order of admission."""
         self.count(now)
         self.due = None
+        if any(job.decodes for job in self.running) and not self.retracting:
+            self.ratio = max(98_000_000, self.ratio - 602_000_000 // 600)
         for job in self.running:
             job.cached += job.chunk
             if job.cached == job.known:
@@ -552,6 +571,7 @@ class Reference:
         self.queues[model] = first_of_equals(deque([*kept, *self.queues[model]]))
         if isinstance(replica, Engine):
             replica.idle.clear()
+            replica.ratio = 700_000_000
 
     def give_up(self, job: Job, outcome: int, now: int) -> None:
         if job.user is None:

@@ -1,4 +1,4 @@
-"""An LLM replica (vLLM V1; TensorRT-LLM where whole answers are guaranteed): runs of steps, each computed at once.
+"""An LLM replica (vLLM V1; with other rules of admission TensorRT-LLM, SGLang): runs of steps, each computed at once.
 
 RULES
   A step serves every running job, one token each or a chunk of its prompt within the token budget. Jobs that compute
@@ -6,16 +6,17 @@ RULES
   there evicts, of the jobs with the lowest priority, the one admitted last, possibly itself: blocks freed, computed
   again later (prompt and answer so far), front of the queue of its priority. Then, unless one was evicted, waiting jobs
   join from the front while sequences, budget and blocks allow. Joining takes the blocks of the whole prompt
-  (scheduler_reserve_full_isl), or (GUARANTEED_NO_EVICT) of prompt and answer, which then never lacks a block; blocks of
-  a prefix that others use are taken once (prefix.py). The step that computes the last prompt token gives the first
-  answer token. The last answer token is never cached: a job needs room for prompt + answer - 1 tokens.
+  (scheduler_reserve_full_isl), or (GUARANTEED_NO_EVICT) of prompt and answer, which then never lacks a block; SGLang's
+  rule is in estimate.py. Blocks of a prefix that others use are taken once (prefix.py). The step that computes the last
+  prompt token gives the first answer token. The last answer token is never cached: a job needs room for prompt +
+  answer - 1 tokens.
 
 RUNS
   While all running jobs decode, a step changes nothing but the length of each: step k of a run takes a + c k, with
   c = KV_TOKEN_PS x jobs. A run ends with the first job that ends, before the first step that lacks a block, or at the
-  end of the step under way when a job comes that could join, or when the first in line has waited too long; after an
-  eviction it is one step. A waiting job that does not fit cannot join before the run ends, because free blocks only
-  fall. A step that computes prompts is a run of its own.
+  end of the step under way when a job comes that could join, or when the first in line has waited too long. It is one
+  step after an eviction, and while a job waits to be expected to fit. A waiting job that does not fit cannot join
+  before the run ends, because free blocks only fall. A step that computes prompts is a run of its own.
   A job needs a block in the step before which its tokens fill whole blocks, so `residues` tells how many blocks each
   step takes. Those of a run's first step are taken when the run starts, the others when it ends.
 """
@@ -28,6 +29,7 @@ import numpy as np
 
 from rightslice.simulation.agenda import reschedule
 from rightslice.simulation.compiling import compiled, compiled_apart
+from rightslice.simulation.estimate import FIRST_RATIO, decay, expect_anew, expected_tokens
 from rightslice.simulation.layout import (
     ADMISSION,
     AFTERWARDS,
@@ -42,6 +44,7 @@ from rightslice.simulation.layout import (
     CONTEXT,
     DEADLINE_PS,
     DECODING,
+    ESTIMATE,
     FINISH_PS,
     FINISHED,
     FIRST_PS,
@@ -65,6 +68,8 @@ from rightslice.simulation.layout import (
     PEAK_BLOCKS,
     PREFILL_STEP_PS,
     PREFIX_BLOCKS,
+    RATIO,
+    RETRACTED,
     ROUGH_BATCH,
     ROUGH_KV,
     RUN_STEPS,
@@ -137,7 +142,11 @@ def could_join(replica: int, job: int, state: State) -> bool:
         live[replica, RUN_STEPS] > 1
         and count < facts[replica, STREAMS]
         and count < facts[replica, BUDGET]
-        and (wanted_blocks(replica, job, state) <= live[replica, FREE] or facts[replica, PREFIX_BLOCKS] > 0)
+        and (
+            wanted_blocks(replica, job, state) <= live[replica, FREE]
+            or facts[replica, PREFIX_BLOCKS] > 0
+            or facts[replica, ADMISSION] == ESTIMATE
+        )
     )
 
 
@@ -180,7 +189,10 @@ def decode_steps(replica: int, now: int, first_ps: int, more_ps: int, state: Sta
 def join(replica: int, budget: int, state: State) -> tuple[int, int]:
     """Let waiting jobs join while sequences, budget and blocks allow; prompt tokens and attention work added."""
     live, jobs = state.live, state.jobs
-    prefill, work = 0, 0
+    prefill, work, expected = 0, 0, 0
+    estimating = state.facts[replica, ADMISSION] == ESTIMATE
+    if estimating:
+        expected = expected_tokens(replica, state)
     sharing = state.facts[replica, PREFIX_BLOCKS] > 0
     while state.heads[replica] != NOBODY and budget > 0 and live[replica, RUNNING] < state.facts[replica, STREAMS]:
         job = state.heads[replica]
@@ -190,6 +202,13 @@ def join(replica: int, budget: int, state: State) -> tuple[int, int]:
             cached = known_tokens(replica, job, state)
         if blocks > live[replica, FREE]:
             break
+        if estimating:
+            promised = jobs[job, LEFT] - 1
+            tokens = jobs[job, NEEDED] + promised
+            rest = blocks_for(tokens, replica, state) - wanted_blocks(replica, job, state)
+            if blocks + rest + blocks_for(expected, replica, state) > live[replica, FREE]:
+                break
+            expected += promised
         pop(replica, state)
         live[replica, FREE] -= blocks
         if sharing:
@@ -209,6 +228,18 @@ def join(replica: int, budget: int, state: State) -> tuple[int, int]:
 
 
 @compiled
+def estimates_again(replica: int, state: State) -> bool:
+    """Whether the first in line may join after the next step because less is expected of the others then."""
+    live, facts = state.live, state.facts
+    return bool(
+        facts[replica, ADMISSION] == ESTIMATE
+        and state.heads[replica] != NOBODY
+        and live[replica, RUNNING] < facts[replica, STREAMS]
+        and live[replica, RUNNING] < facts[replica, BUDGET]
+    )
+
+
+@compiled
 def take_blocks(replica: int, blocks: int, state: State) -> None:
     """Decoding jobs grow."""
     state.live[replica, FREE] -= blocks
@@ -222,11 +253,14 @@ def start_run(replica: int, now: int, state: State) -> int:
     live, facts, jobs = state.live, state.facts, state.jobs
     live[replica, OUTSTANDING] -= drop_expired(replica, now, state)
     if live[replica, OUTSTANDING] == 0:
+        live[replica, RATIO] = FIRST_RATIO
         return NEVER
     residue = -live[replica, STEPS] % facts[replica, BLOCK_TOKENS]
     evicting = state.residues[replica, residue] > live[replica, FREE]
     while state.residues[replica, residue] > live[replica, FREE]:
         evict(replica, state)
+    if evicting and facts[replica, ADMISSION] == ESTIMATE:
+        expect_anew(replica, state)
     take_blocks(replica, state.residues[replica, residue], state)
 
     decoding = live[replica, DECODING]
@@ -255,9 +289,10 @@ def start_run(replica: int, now: int, state: State) -> int:
     if prefill > 0:
         first_ps += facts[replica, PREFILL_STEP_PS]
     steps = 1
-    if prefill == 0 and not evicting:
+    if prefill == 0 and not evicting and not estimates_again(replica, state):
         steps = decode_steps(replica, now, first_ps, more_ps, state)
     live[replica, BUSY] = 1
+    live[replica, RETRACTED] = evicting
     live[replica, SINCE] = now
     live[replica, RUN_STEPS] = steps
     live[replica, STEP_FIRST_PS] = first_ps
@@ -364,6 +399,8 @@ def end_run(replica: int, now: int, state: State) -> None:
     take_blocks(replica, count_up(replica, steps, now - live[replica, SINCE], state), state)
     live[replica, STEPS] += steps
     live[replica, BUSY] = 0
+    if live[replica, DECODING] > 0 and live[replica, RETRACTED] == 0:
+        decay(replica, steps, state)
     end_decodes(replica, now, state)
     if live[replica, FRESH] != NOBODY:
         end_prefills(replica, now, state)

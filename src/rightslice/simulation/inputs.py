@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from rightslice.core.rng import generator
 from rightslice.simulation import layout
+from rightslice.simulation.estimate import FIRST_RATIO
 from rightslice.simulation.layout import Floats, Ints, State
-from rightslice.simulation.scenario import LlmServer, Policy, Routing, Scenario, StageServer
+from rightslice.simulation.scenario import Admission, LlmServer, Policy, Routing, Scenario, StageServer
 
 PS_PER_S = 1e12
 
@@ -69,6 +70,7 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
     live[:, [layout.FIRST, layout.LAST, layout.FRESH, layout.STALEST, layout.FRESHEST]] = layout.NOBODY
     live[:, layout.FREE] = facts[:, layout.KV_BLOCKS]
     live[:, layout.CONDITION] = layout.READY
+    live[:, layout.RATIO] = FIRST_RATIO
     live[:, layout.NEW_CONDITION] = layout.NO_ORDER
     live[:, layout.ABLE_REPLICA] = np.arange(r)
     pace = np.zeros((r, layout.PACE), dtype=np.float64)
@@ -104,6 +106,11 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
     )
 
 
+_ADMISSIONS: dict[Admission, int] = {
+    "prompt": layout.GROWING,
+    "answer": layout.WHOLE_ANSWER,
+    "estimate": layout.ESTIMATE,
+}
 _POLICIES: dict[Policy, int] = {
     "least-requests": layout.LEAST_REQUESTS,
     "round-robin": layout.ROUND_ROBIN,
@@ -142,7 +149,7 @@ def _facts(servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints]:
             row += [server.block_size_tokens, server.max_model_len, offset, costs.kv_token_ps, costs.attention_ps]
             row += [costs.sequence_ps, costs.step_ps, costs.prefill_step_ps]
             row += [min(layout.LONGEST_RUN_PS, 2**62 // max(server.kv_blocks, 1))]
-            row += [layout.WHOLE_ANSWER if server.admission == "answer" else layout.GROWING, 0, 0, 0]
+            row += [_ADMISSIONS[server.admission], 0, 0, 0]
             row += row[layout.KV_TOKEN_PS : layout.PREFILL_STEP_PS + 1]
         else:
             table = server.costs.latency_ps
@@ -201,6 +208,7 @@ def _jobs(
     jobs[:, [layout.FIRST_PS, layout.FINISH_PS, layout.HIT_TOKENS]] = layout.NOT_YET
     asked = jobs[:n]
     asked[:, layout.NEEDED] = requests.prompt
+    asked[:, layout.PROMPT] = requests.prompt
     asked[:, layout.LEFT] = requests.answer
     of_class = np.array([(names.index(c.model), ranks[c.priority]) for c in scenario.classes], dtype=np.int64)
     asked[:, [layout.ASKED_MODEL, layout.RANK]] = of_class.reshape(-1, 2)[requests.class_index]

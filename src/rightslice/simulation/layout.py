@@ -29,7 +29,8 @@ PLAY
              LLM only: FIRST and LAST of the running list in order of admission, FRESH the first job in it that is
              computing its prompt, DECODING jobs, CONTEXT = sum of their CACHED + 1, STEPS done, ADMITTED jobs so far;
              the run under way: RUN_STEPS steps from SINCE on, step k of which takes STEP_FIRST_PS + k STEP_MORE_PS;
-             IDLE_BLOCKS, STALEST and FRESHEST of the prefix cache
+             IDLE_BLOCKS, STALEST and FRESHEST of the prefix cache; PROMISED, the sum of the decoding jobs' LEFT, and
+             the expected RATIO of it (estimate.py); RETRACTED: the step under way has evicted somebody
              for the control plane: CONDITION; NEW_CONDITION, an order given at a boundary and carried out when the play
              goes on (NO_ORDER); KV_USED blocks at the last boundary; ABLE_REPLICA, in the rows from FIRST_REPLICA of a
              model on: its ABLE replicas, in order
@@ -46,8 +47,8 @@ PLAY
              running list, SLOT in the heap, ORDER of admission, ASKED_MODEL, RETRIES; RANK, 0 for the highest priority;
              from FIRST_ID on in `prefix_ids` the IDS full blocks that its prompt starts with; HIT_TOKENS found in the
              prefix cache when it was first admitted (NOT_YET); ENTERED_PS, when it came to its replica; DEADLINE_PS,
-             until when it waits (NEVER once it was admitted). While a job decodes, CACHED is counted from STEPS
-             (tokens - STEPS) and LEFT to it (tokens + STEPS): a step changes STEPS and nothing else.
+             until when it waits (NEVER once it was admitted); PROMPT tokens. While a job decodes, CACHED is counted
+             from STEPS (tokens - STEPS) and LEFT to it (tokens + STEPS): a step changes STEPS and nothing else.
              Output: FIRST_PS and FINISH_PS, NOT_YET or the time; FINISH_PS FAILED: refused; LOST: its replica went away
              and it had no retry left; TIMED_OUT: it waited too long
   goal       [n + u]    stages: the PROGRESS at which a job is done
@@ -86,7 +87,7 @@ KIND, STREAMS, BUDGET, KV_BLOCKS, BLOCK_TOKENS, MODEL_LEN, OFFSET = range(7)
 KV_TOKEN_PS, ATTENTION_PS, SEQUENCE_PS, STEP_PS, PREFILL_STEP_PS, LONGEST_PS = range(7, 13)
 ADMISSION, PREFIX_BLOCKS, PREFIX_TOKENS, DELAY_PS, UNDISTURBED = range(13, 18)
 FACTS: Final = 22
-GROWING, WHOLE_ANSWER = range(2)
+GROWING, WHOLE_ANSWER, ESTIMATE = range(3)
 LLM, STAGE, BATCH = range(3)
 PIPE_STAGES, PIPE_THINK_PS, PIPE_STOP_PS, PIPE_STARTED, PIPE_RANK = range(5)
 STAGE_MODEL, SAMPLE_FIRST, SAMPLE_COUNT = range(3)
@@ -95,12 +96,14 @@ NOW, ARRIVED, ROWS, AFTERWARDS, RETRY_LIMIT, REQUEUED, LOST_JOBS, CLOCK = range(
 DUE, HEAP, PLACE = range(3)
 RUNNING, OUTSTANDING, FINISHED, FREE, BUSY, TOUCHED, OLDEST, SINCE = range(8)
 FIRST, LAST, FRESH, DECODING, CONTEXT, STEPS, ADMITTED, RUN_STEPS, STEP_FIRST_PS, STEP_MORE_PS = range(8, 18)
-CONDITION, NEW_CONDITION, ABLE_REPLICA, KV_USED, IDLE_BLOCKS, STALEST, FRESHEST, LIVE = range(18, 26)
+CONDITION, NEW_CONDITION, ABLE_REPLICA, KV_USED, IDLE_BLOCKS, STALEST, FRESHEST, PROMISED, RATIO, RETRACTED, LIVE = (
+    range(18, 29)
+)
 ABSENT, STARTING, READY, DRAINING, GONE = range(5)
 SLOWDOWN, NEW_SLOWDOWN, PROGRESS, SEEN_WAITING, SEEN_KV, ROUGH_KV, ROUGH_BATCH, PACE = range(8)
 VALUE, OWNER = range(2)
 NEEDED, CACHED, LEFT, CHUNK, NEXT, BEFORE, SLOT, ORDER, ASKED_MODEL, RETRIES, FIRST_PS, FINISH_PS = range(12)
-RANK, FIRST_ID, IDS, HIT_TOKENS, ENTERED_PS, DEADLINE_PS, JOB = range(12, 19)
+RANK, FIRST_ID, IDS, HIT_TOKENS, ENTERED_PS, DEADLINE_PS, PROMPT, JOB = range(12, 20)
 USERS, OLDER, NEWER = range(3)
 UNKNOWN: Final = -1
 USER_PIPELINE, USER_STAGE, USER_PASS = range(3)

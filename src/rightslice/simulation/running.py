@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rightslice.simulation.compiling import compiled, compiled_apart
+from rightslice.simulation.estimate import FIRST_RATIO, retracted
 from rightslice.simulation.layout import (
     ADMISSION,
     ADMITTED,
@@ -11,10 +12,10 @@ from rightslice.simulation.layout import (
     CACHED,
     CONTEXT,
     DECODING,
+    ESTIMATE,
     FIRST,
     FREE,
     FRESH,
-    GROWING,
     KV_BLOCKS,
     LAST,
     LEFT,
@@ -25,11 +26,14 @@ from rightslice.simulation.layout import (
     OWNER,
     PREEMPTIONS,
     PREFIX_BLOCKS,
+    PROMISED,
     RANK,
+    RATIO,
     RUNNING,
     SLOT,
     STEPS,
     VALUE,
+    WHOLE_ANSWER,
     State,
 )
 from rightslice.simulation.prefix import clear, release, shared_blocks
@@ -120,7 +124,8 @@ def stop_decoding(replica: int, job: int, state: State) -> None:
     take_out(replica, jobs[job, SLOT], live[replica, DECODING], state)
     live[replica, DECODING] -= 1
     live[replica, CONTEXT] -= jobs[job, CACHED] + 1
-    if state.facts[replica, ADMISSION] == GROWING:
+    live[replica, PROMISED] -= jobs[job, LEFT]
+    if state.facts[replica, ADMISSION] != WHOLE_ANSWER:
         state.residues[replica, jobs[job, CACHED] % state.facts[replica, BLOCK_TOKENS]] -= 1
     jobs[job, CACHED] += live[replica, STEPS]
     jobs[job, LEFT] -= live[replica, STEPS]
@@ -132,7 +137,8 @@ def start_decoding(replica: int, job: int, state: State) -> None:
     live, jobs = state.live, state.jobs
     jobs[job, CACHED] -= live[replica, STEPS]
     jobs[job, LEFT] += live[replica, STEPS]
-    if state.facts[replica, ADMISSION] == GROWING:
+    live[replica, PROMISED] += jobs[job, LEFT]
+    if state.facts[replica, ADMISSION] != WHOLE_ANSWER:
         state.residues[replica, jobs[job, CACHED] % state.facts[replica, BLOCK_TOKENS]] += 1
     live[replica, CONTEXT] += jobs[job, CACHED] + 1
     settle_up(replica, live[replica, DECODING], jobs[job, LEFT], job, state)
@@ -171,7 +177,7 @@ def victim(replica: int, state: State) -> int:
 def evict(replica: int, state: State) -> None:
     """Evict a running job at the start of a step, when only the last one can be partly computed."""
     live, jobs = state.live, state.jobs
-    job = victim(replica, state)
+    job = retracted(replica, state) if state.facts[replica, ADMISSION] == ESTIMATE else victim(replica, state)
     held = jobs[job, NEEDED]
     if job == live[replica, FRESH]:
         live[replica, FRESH] = NOBODY
@@ -205,6 +211,8 @@ def drop_running(replica: int, state: State) -> int:
     live[replica, RUNNING] = 0
     live[replica, DECODING] = 0
     live[replica, CONTEXT] = 0
+    live[replica, PROMISED] = 0
+    live[replica, RATIO] = FIRST_RATIO
     live[replica, FREE] = state.facts[replica, KV_BLOCKS]
     live[replica, FIRST] = NOBODY
     live[replica, LAST] = NOBODY

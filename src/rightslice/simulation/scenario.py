@@ -13,9 +13,9 @@ from rightslice.core.slo import Slo
 from rightslice.performance.costs import StageCosts, StepCosts
 from rightslice.traffic.arrivals import Arrivals
 
-Admission = Literal["prompt", "answer"]
-"""What a request must find room for to start: its prompt (vLLM: it may be evicted later), or prompt and whole answer
-(TensorRT-LLM GUARANTEED_NO_EVICT)."""
+Admission = Literal["prompt", "answer", "estimate"]
+"""What a request must find room for to start: its prompt (vLLM: it may be evicted later), prompt and whole answer
+(TensorRT-LLM GUARANTEED_NO_EVICT), or these beside what is expected of the others (SGLang: estimate.py)."""
 
 
 @dataclass(frozen=True, slots=True)

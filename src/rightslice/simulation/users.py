@@ -27,6 +27,7 @@ from rightslice.simulation.layout import (
     PIPE_STARTED,
     PIPE_STOP_PS,
     PIPE_THINK_PS,
+    PROMPT,
     RANK,
     RETRIES,
     ROWS,
@@ -65,6 +66,7 @@ def enter_stage(user: int, now: int, state: State) -> None:
     job = state.jobs.shape[0] - state.users.shape[0] + user
     jobs = state.jobs
     jobs[job, NEEDED] = state.samples[sample, 0]
+    jobs[job, PROMPT] = state.samples[sample, 0]
     jobs[job, CACHED] = 0
     jobs[job, LEFT] = state.samples[sample, 1]
     jobs[job, ASKED_MODEL] = facts[STAGE_MODEL]

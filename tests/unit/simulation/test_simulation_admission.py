@@ -59,6 +59,28 @@ def test_whole_answers_are_never_evicted_and_start_later() -> None:
     assert played.first_ps[1] > played.finish_ps[0]
 
 
+@pytest.mark.parametrize(("rule", "soon", "evicted"), [("prompt", 6, 3), ("estimate", 4, 1), ("answer", 3, 0)])
+def test_expectation_is_between_prompt_and_guarantee(rule: Admission, soon: int, evicted: int) -> None:
+    """60 blocks of 4 tokens; six requests, 3 blocks for a prompt and 18 for prompt and answer: three surely fit."""
+    traffic = requests([4_000 * i for i in range(6)], [10] * 6, [60] * 6)
+    played = play(Scenario((engine(blocks=60, admission=rule),), (traffic,), horizon_s=1e-6))
+    assert int(np.count_nonzero(played.first_ps < 25 * STEP_PS)) == soon
+    assert played.totals[0, PREEMPTIONS] == evicted
+
+
+@pytest.mark.parametrize(
+    ("prompts", "retracted"), [((10, 10, 10, 10), 3), ((10, 10, 11, 10), 2), ((11, 10, 10, 10), 3)]
+)
+def test_retraction_takes_the_fewest_tokens_and_then_the_longest_prompt(
+    prompts: tuple[int, ...], retracted: int
+) -> None:
+    """The last two come together; the one with the longer prompt goes, or else the last."""
+    traffic = requests([0, 4_000, 12_000, 12_000], prompts, [60] * 4)
+    played = play(Scenario((engine(blocks=64, admission="estimate"),), (traffic,), horizon_s=1e-6))
+    assert played.totals[0, PREEMPTIONS] == 1
+    assert int(np.argmax(played.finish_ps)) == retracted
+
+
 def impatient(times: Sequence[int], answers: Sequence[int], timeout_ps: int) -> Scenario:
     """One sequence at a time, prompts of 4 tokens."""
     traffic = OpenClass("m", "c", arrivals(times, [4] * len(times), answers), timeout_s=timeout_ps / 1e12)
