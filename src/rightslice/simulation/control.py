@@ -32,7 +32,6 @@ from rightslice.simulation.layout import (
     KV_TOKEN_PS,
     LLM,
     LOST,
-    LOST_JOBS,
     NEVER,
     NEW_CONDITION,
     NEW_SLOWDOWN,
@@ -84,7 +83,6 @@ def requeue(chain: int, now: int, state: State) -> None:
     while backwards != NOBODY:
         job, backwards = backwards, jobs[backwards, NEXT]
         if jobs[job, RETRIES] >= clock[RETRY_LIMIT]:
-            clock[LOST_JOBS] += 1
             give_up(job, LOST, now, state)
             continue
         jobs[job, RETRIES] += 1

@@ -21,7 +21,7 @@ INPUT
 
 PLAY
   clock      [CLOCK]    NOW, the last boundary; ARRIVED open-loop requests, ROWS of passes in use; AFTERWARDS: 1 while
-             orders are carried out, when the steps that start now have started; RETRY_LIMIT; REQUEUED, LOST_JOBS
+             orders are carried out, when the steps that start now have started; RETRY_LIMIT; REQUEUED jobs so far
   agenda     [3, r + u] row DUE: when entity e acts next (e < r: replica, its run or next service ends; else user
              e - r wakes up); rows HEAP and PLACE: a binary heap of entities by (DUE, e), and where each one is in it
   live       [r, LIVE]  counters of a replica: RUNNING jobs, OUTSTANDING = running + waiting, FINISHED jobs, FREE
@@ -92,7 +92,7 @@ LLM, STAGE, BATCH = range(3)
 PIPE_STAGES, PIPE_THINK_PS, PIPE_STOP_PS, PIPE_STARTED, PIPE_RANK = range(5)
 STAGE_MODEL, SAMPLE_FIRST, SAMPLE_COUNT = range(3)
 
-NOW, ARRIVED, ROWS, AFTERWARDS, RETRY_LIMIT, REQUEUED, LOST_JOBS, CLOCK = range(8)
+NOW, ARRIVED, ROWS, AFTERWARDS, RETRY_LIMIT, REQUEUED, CLOCK = range(7)
 DUE, HEAP, PLACE = range(3)
 RUNNING, OUTSTANDING, FINISHED, FREE, BUSY, TOUCHED, OLDEST, SINCE = range(8)
 FIRST, LAST, FRESH, DECODING, CONTEXT, STEPS, ADMITTED, RUN_STEPS, STEP_FIRST_PS, STEP_MORE_PS = range(8, 18)
