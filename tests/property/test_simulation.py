@@ -137,6 +137,19 @@ def test_long_answers_equal_the_reference() -> None:
         assert expected.replicas[0].preemptions > 0
 
 
+def test_an_answer_of_millions_of_tokens_is_summed_exactly() -> None:
+    """One request alone: a step is k + 100 ps with k tokens of context, and blocks of 16 fill one after the other."""
+    costs = StepCosts(np.zeros(65, dtype=np.int64), 1, 0, 0, 100, 0, 0.4, "first-principles")
+    n = 3_000_000
+    server = LlmServer("d", "m", 1, costs, n, 16, 1, 64, 10**8)
+    played = play(Scenario((server,), (OpenClass("m", "c", arrivals([0], [1], [n])),), horizon_s=10**5))
+    contexts = np.arange(1, n, dtype=np.int64) + 1
+    spans = np.concatenate([[100], 100 + contexts])
+    blocks = np.concatenate([[1], -(-contexts // 16)])
+    assert played.finish_ps.tolist() == [int(spans.sum())]
+    assert played.totals[0, KV_BLOCK_PS] == sum(int(part.sum()) for part in np.array_split(spans * blocks, 100))
+
+
 def test_totals_beyond_64_bits_are_exact() -> None:
     """90 days of a full cache of a million blocks: 1.2e24 block-picoseconds."""
     costs = StepCosts(np.zeros(2049, dtype=np.int64), 0, 0, 0, 40 * PS, 0, 0.4, "first-principles")

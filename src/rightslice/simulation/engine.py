@@ -56,6 +56,7 @@ from rightslice.simulation.layout import (
     KV_TOKEN_PS,
     LEFT,
     LONGEST_PS,
+    LONGEST_RUN_STEPS,
     NEEDED,
     NEVER,
     NEXT,
@@ -165,7 +166,7 @@ def cut_short(replica: int, when_ps: int, state: State) -> None:
 def decode_steps(replica: int, now: int, first_ps: int, more_ps: int, state: State) -> int:
     """Steps until a job ends or the first in line has waited too long, as long as blocks last; not too long a run."""
     live, block = state.live, state.facts[replica, BLOCK_TOKENS]
-    steps = state.slots[replica, 0, VALUE] - live[replica, STEPS]
+    steps = min(state.slots[replica, 0, VALUE] - live[replica, STEPS], LONGEST_RUN_STEPS)
     longest_ps = state.facts[replica, LONGEST_PS]
     if (1.0 * first_ps + 0.5 * more_ps * steps) * steps > longest_ps:
         steps = max(1, steps_within(first_ps, more_ps, longest_ps) - 1)

@@ -219,9 +219,11 @@ def _jobs(
 
 
 def _deadlines(scenario: Scenario, requests: OpenRequests) -> Ints:
+    """Until when each request waits; NEVER beyond the horizon."""
     timeout_ps = [layout.NEVER if c.timeout_s is None else picoseconds(c.timeout_s) for c in scenario.classes]
     spans = np.array(timeout_ps, dtype=np.int64)[requests.class_index]
-    return np.where(spans < layout.NEVER - requests.arrival_ps, requests.arrival_ps + spans, layout.NEVER)
+    in_time = spans <= picoseconds(scenario.horizon_s) - requests.arrival_ps
+    return np.where(in_time, requests.arrival_ps + np.where(in_time, spans, 0), layout.NEVER)
 
 
 def _ranks(scenario: Scenario) -> dict[int, int]:

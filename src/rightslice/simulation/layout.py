@@ -112,6 +112,8 @@ BUSY_PS, KV_BLOCK_PS, BATCH_PS, PEAK_BLOCKS, PREEMPTIONS, TOTALS = range(6)
 
 LONGEST_RUN_PS: Final = 2**58
 """A run of steps is cut here at the latest: a horizon of 100 days plus it stays below 2^63 ps."""
+LONGEST_RUN_STEPS: Final = 2**20
+"""And here: sums of squares of its steps stay below 2^63."""
 
 
 class State(NamedTuple):

@@ -87,13 +87,12 @@ class SteppedRun:
     """
 
     def __init__(self, scenario: Scenario, requests: OpenRequests | None = None) -> None:
-        requests = open_requests(scenario) if requests is None else requests
-        names, servers = ordered_servers(scenario)
-        self.models = names
-        self.replicas = tuple((server.deployment, number) for server in servers for number in range(server.replicas))
-        self._requests = len(requests.arrival_ps)
+        self.scenario = scenario
+        self.requests = open_requests(scenario) if requests is None else requests
+        self.models, self.servers = ordered_servers(scenario)
+        self.replicas = tuple((s.deployment, number) for s in self.servers for number in range(s.replicas))
         self._horizon_ps = picoseconds(scenario.horizon_s)
-        self._state = initial_state(scenario, requests)
+        self._state = initial_state(scenario, self.requests)
         self._ordered = False
 
     @property
@@ -122,7 +121,7 @@ class SteppedRun:
     def finish(self) -> Played:
         """Play up to the horizon. The run cannot go on after it."""
         self._play(self._horizon_ps, closing=True)
-        state, n = self._state, self._requests
+        state, n = self._state, len(self.requests.arrival_ps)
         first_ps, finish_ps = state.jobs[:n, FIRST_PS].copy(), state.jobs[:n, FINISH_PS].copy()
         passes = state.passes[: state.clock[ROWS]]
         hits = state.jobs[:n, HIT_TOKENS].copy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -110,6 +110,14 @@ class Prefixes:
         if self.block_tokens < 1:
             raise ValueError("a block has tokens")
 
+    def where(self, chosen: NDArray[np.bool_]) -> Prefixes:
+        """Those of the requests for which `chosen` (as many entries) is true."""
+        lengths = np.diff(self.starts)
+        starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths[chosen])])
+        return Prefixes(
+            self.block_tokens, starts, self.ids[self.starts[0] : self.starts[-1]][np.repeat(chosen, lengths)]
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class OpenClass:
@@ -133,6 +141,11 @@ class OpenClass:
             raise ValueError(f"{self.name}: a timeout takes time")
         if self.prefixes is not None and len(self.prefixes.starts) != len(self.arrivals) + 1:
             raise ValueError(f"{self.name}: {len(self.prefixes.starts)} starts for {len(self.arrivals)} requests")
+
+    def where(self, chosen: NDArray[np.bool_]) -> OpenClass:
+        """The requests for which `chosen` (as many entries) is true."""
+        prefixes = self.prefixes.where(chosen) if self.prefixes else None
+        return replace(self, arrivals=self.arrivals.where(chosen), prefixes=prefixes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,9 +35,9 @@ from rightslice.core.results import (
 )
 from rightslice.core.slo import Slo
 from rightslice.simulation import layout
-from rightslice.simulation.inputs import PS_PER_S, OpenRequests, picoseconds
+from rightslice.simulation.inputs import PS_PER_S, picoseconds
 from rightslice.simulation.layout import Floats, Ints
-from rightslice.simulation.play import Played
+from rightslice.simulation.play import SteppedRun
 from rightslice.simulation.scenario import ClosedPipeline, LlmServer, OpenClass, Scenario, StageServer
 
 Server = LlmServer | StageServer
@@ -83,16 +83,12 @@ class Times:
         return spent / gaps, self.completed | (self.answer <= 1)
 
 
-def summarised(
-    scenario: Scenario,
-    servers: Sequence[Server],
-    requests: OpenRequests,
-    played: Played,
-) -> SimulationResult:
-    """The result of one run. `servers` in the kernel's order."""
+def result_of(run: SteppedRun) -> SimulationResult:
+    """Play the run to its end and count."""
+    scenario, requests, played = run.scenario, run.requests, run.finish()
     first_ps, finish_ps, totals, passes, requeued, hit_tokens = played
     warm_ps, end_ps = picoseconds(scenario.warmup_s), picoseconds(scenario.horizon_s)
-    with_tokens = frozenset(s.model for s in servers if isinstance(s, LlmServer))
+    with_tokens = frozenset(s.model for s in run.servers if isinstance(s, LlmServer))
     counted = requests.arrival_ps >= warm_ps
     per_class: list[ClassResult] = []
     for index, traffic in enumerate(scenario.classes):
@@ -122,7 +118,7 @@ def summarised(
         lost=lost,
         per_class=tuple(per_class),
         pipelines=tuple(pipelines),
-        replicas=_replicas(servers, totals, end_ps),
+        replicas=_replicas(run.servers, totals, end_ps),
     )
 
 

@@ -211,6 +211,14 @@ def _busy(played: Played) -> list[bool]:
     return [bool(ps > 0) for ps in played.totals[:, 0]]
 
 
+def test_a_part_of_a_class_keeps_its_prefixes() -> None:
+    whole = with_prefixes([9, 9, 9, 9], [[1, 2], [3], [], [4, 5]])
+    part = whole.where(np.array([False, True, True, True]))
+    assert part.prefixes is not None
+    assert (part.prefixes.starts.tolist(), part.prefixes.ids.tolist()) == ([0, 1, 1, 3], [3, 4, 5])
+    assert len(part.arrivals) == 3
+
+
 def test_prefixes_that_do_not_fit_the_engine_are_refused() -> None:
     traffic = with_prefixes([9], [[1]])
     odd = OpenClass("m", "odd", traffic.arrivals, prefixes=Prefixes(6, np.array([0, 1]), np.array([1])))
