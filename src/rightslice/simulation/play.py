@@ -115,8 +115,9 @@ class SteppedRun:
         self._ordered = True
 
     def advance(self, until_s: float) -> None:
-        """Carry out what was ordered, and play up to and at `until_s`, at most the horizon."""
-        self._play(min(picoseconds(until_s), self._horizon_ps), closing=False)
+        """Carry out what was ordered, and play up to and at `until_s`; not back in time, and at most to the horizon."""
+        until_ps = max(picoseconds(until_s), int(self._state.clock[NOW]))
+        self._play(min(until_ps, self._horizon_ps), closing=False)
 
     def finish(self) -> Played:
         """Play up to the horizon. The run cannot go on after it."""

@@ -114,9 +114,8 @@ class Prefixes:
         """Those of the requests for which `chosen` (as many entries) is true."""
         lengths = np.diff(self.starts)
         starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths[chosen])])
-        return Prefixes(
-            self.block_tokens, starts, self.ids[self.starts[0] : self.starts[-1]][np.repeat(chosen, lengths)]
-        )
+        ids = self.ids[self.starts[0] : self.starts[-1]]
+        return Prefixes(self.block_tokens, starts, ids[np.repeat(chosen, lengths)])
 
 
 @dataclass(frozen=True, slots=True)

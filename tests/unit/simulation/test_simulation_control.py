@@ -65,6 +65,15 @@ def test_a_draining_replica_finishes_what_it_has_and_takes_nothing_new() -> None
     assert run.finish().finish_ps.tolist() == [5_000, 5_000, 7_000, 7_000]
 
 
+def test_a_run_does_not_go_back_in_time() -> None:
+    run = SteppedRun(fleet([0], [10], 1))
+    run.advance(5.5 * STEP_S)
+    run.advance(2.0 * STEP_S)
+    assert run.now_s == pytest.approx(5.5 * STEP_S)
+    run.slow_down(0, 2.0)
+    assert run.finish().finish_ps.tolist() == [6_000 + 4 * 2_000]
+
+
 def test_requests_of_a_lost_replica_are_computed_again_elsewhere() -> None:
     """At 2,500 ps request 0 has 2 of 5 tokens; the third step is lost, prompt and answer so far come again."""
     run = SteppedRun(fleet([0, 2_100], [5, 5]))
