@@ -22,7 +22,8 @@ from rightslice.simulation.kernel import advance
 from rightslice.simulation.layout import FAILED, KV_BLOCK_PS, LOST, NOT_YET
 from rightslice.simulation.play import CONDITIONS, Observation, Played, SteppedRun, play
 from simulation_cases import arrivals, random_orders, random_scenario
-from simulation_reference import Reference, whole_ps
+from simulation_reference import Reference
+from simulation_reference_replicas import whole_ps
 
 PS = 10**12
 
