@@ -4,6 +4,7 @@ answers, blocks of one token, a budget no larger than the batch)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from rightslice.performance.costs import StageCosts, StepCosts
 from rightslice.simulation import ClosedPipeline, LlmServer, OpenClass, Routing, Scenario, StageLengths, StageServer
 from rightslice.simulation.play import Condition
-from rightslice.simulation.scenario import Policy
+from rightslice.simulation.scenario import Admission, Policy, Prefixes
 from rightslice.traffic.arrivals import Arrivals
 
 T = TypeVar("T")
@@ -29,6 +30,7 @@ def any_of(numbers: np.random.Generator, *choices: T) -> T:
 def random_engine(numbers: np.random.Generator, name: str, model: str) -> LlmServer:
     budget = any_of(numbers, 1, 2, 3, 8, 64, 256)
     tokens = np.concatenate([[0], np.cumsum(numbers.integers(0, 50, budget))])
+    admissions: tuple[Admission, ...] = ("prompt", "prompt", "prompt", "answer", "estimate")
     kv, attention, sequence, step = (int(x) for x in numbers.integers(0, 30, 4))
     return LlmServer(
         deployment=name,
@@ -40,12 +42,14 @@ def random_engine(numbers: np.random.Generator, name: str, model: str) -> LlmSer
         max_num_seqs=any_of(numbers, 1, 2, 5, 64, budget),
         max_num_batched_tokens=budget,
         max_model_len=any_of(numbers, 20, 10**6, 10**6),
+        admission=any_of(numbers, *admissions),
     )
 
 
 def random_stage(numbers: np.random.Generator, name: str) -> StageServer:
     latency = np.concatenate([[0], np.cumsum(numbers.integers(1, 400, any_of(numbers, 1, 4)))])
-    return StageServer(name, name, any_of(numbers, 1, 2), StageCosts(latency, 0.4, "measured"))
+    delay_s = any_of(numbers, None, None, 0.0, 3e-10, 2e-9)
+    return StageServer(name, name, any_of(numbers, 1, 2), StageCosts(latency, 0.4, "measured"), delay_s)
 
 
 def random_class(numbers: np.random.Generator, name: str, model: str) -> OpenClass:
@@ -53,8 +57,33 @@ def random_class(numbers: np.random.Generator, name: str, model: str) -> OpenCla
     inputs, outputs = numbers.integers(1, any_of(numbers, 2, 8, 30, 90) + 1, (2, n))
     if any_of(numbers, True, False, False):
         outputs[:] = 1
+    if any_of(numbers, True, False, False, False):
+        inputs[:], outputs[:] = any_of(numbers, 1, 3, 10), any_of(numbers, 5, 20, 60)
     times = np.sort(numbers.integers(0, n * gap + 1, n))
-    return OpenClass(model, name, arrivals(times.tolist(), inputs.tolist(), outputs.tolist()))
+    priority, timeout_s = any_of(numbers, 0, 0, 1, -1), any_of(numbers, None, None, 1e-10, 1e-9, 1e-8)
+    asked = arrivals(times.tolist(), inputs.tolist(), outputs.tolist())
+    return OpenClass(model, name, asked, priority=priority, timeout_s=timeout_s)
+
+
+def with_prefixes(numbers: np.random.Generator, scenario: Scenario, model: str) -> Scenario:
+    """The same with prompts of `model` that follow one of three texts for a while."""
+    block = any_of(numbers, 1, 2, 5)
+    tokens = block * any_of(numbers, 1, 2)
+    servers = tuple(
+        replace(s, block_size_tokens=block, prefix_caching=any_of(numbers, True, True, False))
+        if isinstance(s, LlmServer) and s.model == model
+        else s
+        for s in scenario.servers
+    )
+    classes = []
+    for traffic in scenario.classes:
+        n = len(traffic.arrivals)
+        texts, lengths = numbers.integers(0, 3, n), numbers.integers(0, 12, n)
+        ids = [100 * text + at for text, length in zip(texts, lengths, strict=True) for at in range(length)]
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        prefixes = Prefixes(tokens, starts, np.array(ids, dtype=np.int64))
+        classes.append(replace(traffic, prefixes=prefixes) if traffic.model == model else traffic)
+    return replace(scenario, servers=servers, classes=tuple(classes))
 
 
 def random_pipeline(numbers: np.random.Generator, name: str, models: Sequence[str]) -> ClosedPipeline:
@@ -64,13 +93,14 @@ def random_pipeline(numbers: np.random.Generator, name: str, models: Sequence[st
         for stage in stages
     )
     think_s, ramp_up_s = any_of(numbers, 0.0, 1e-10, 2e-9), any_of(numbers, 0.0, 1e-9)
-    return ClosedPipeline(name, "u", stages, any_of(numbers, 1, 3, 10), think_s, ramp_up_s, 3e-8, 0.0, (), lengths)
+    users, priority = any_of(numbers, 1, 3, 10), any_of(numbers, 0, 0, 2)
+    return ClosedPipeline(name, "u", stages, users, think_s, ramp_up_s, 3e-8, 0.0, (), lengths, priority)
 
 
 def random_routing(numbers: np.random.Generator) -> Routing:
     policies: tuple[Policy, ...] = ("least-requests", "least-requests", "round-robin", "two-choices", "score")
     policy = any_of(numbers, *policies)
-    weights = any_of(numbers, (1.0, 1.0), (0.0, 1.0), (0.3, 7.0))
+    weights = any_of(numbers, (1.0, 1.0, 0.0), (0.0, 1.0, 2.0), (0.3, 7.0, 1.0))
     return Routing(policy, *weights, any_of(numbers, 0.0, 3e-10, 1e-8), int(numbers.integers(100)))
 
 
@@ -90,7 +120,9 @@ def random_scenario(seed: int) -> Scenario:
     pipelines = tuple(random_pipeline(numbers, f"p{k}", models) for k in range(any_of(numbers, 0, 0, 1, 2)))
     horizon_s = any_of(numbers, 1e-6, 3e-8, 5e-9, 1e-6 if pipelines else 1.0)
     routing = {model: random_routing(numbers) for model in models}
-    return Scenario(tuple(servers), classes, pipelines, horizon_s, routing=routing, retries=any_of(numbers, 0, 1, 2))
+    retries = any_of(numbers, 0, 1, 2)
+    scenario = Scenario(tuple(servers), classes, pipelines, horizon_s, routing=routing, retries=retries)
+    return with_prefixes(numbers, scenario, "a") if any_of(numbers, True, False) else scenario
 
 
 Orders = tuple[int, dict[int, Condition], dict[int, float]]

@@ -9,254 +9,23 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from rightslice.core.rng import generator
-from rightslice.simulation import ClosedPipeline, LlmServer, Routing, Scenario, StageServer
-
-PS = 10**12
-NOT_YET, FAILED, LOST = -1, -2, -3
-
-
-@dataclass(eq=False)
-class Job:
-    """One request at one replica. `cached` tokens are in its cache, `answered` of `answer` have been given."""
-
-    model: str
-    prompt: int
-    answer: int
-    user: User | None = None
-    retries: int = 0
-    cached: int = 0
-    answered: int = 0
-    blocks: int = 0
-    chunk: int = 0
-    decodes: bool = False
-    first_ps: int = NOT_YET
-    finish_ps: int = NOT_YET
-    goal: float = 0.0
-
-    def forget(self) -> None:
-        """Its cache is gone: prompt and answer so far are computed again."""
-        self.cached = self.blocks = 0
-        self.decodes = False
-
-    @property
-    def known(self) -> int:
-        """Tokens in the cache before the next one appears."""
-        return self.prompt + self.answered
-
-
-@dataclass(eq=False)
-class Replica:
-    """What all replicas have in common; `due` is when something ends here."""
-
-    waiting: deque[Job] = field(default_factory=deque)
-    running: list[Job] = field(default_factory=list)
-    due: int | None = None
-    busy_ps: int = 0
-    kv_block_ps: int = 0
-    batch_ps: int = 0
-    peak_blocks: int = 0
-    preemptions: int = 0
-    finished: int = 0
-    condition: str = "ready"
-    slowdown: float = 1.0
-    seen: tuple[int, float] = (0, 0.0)
-
-    def slowed(self, time_ps: int) -> int:
-        return time_ps if self.slowdown == 1.0 else round(time_ps * self.slowdown)
-
-    @property
-    def outstanding(self) -> int:
-        return len(self.waiting) + len(self.running)
-
-    @property
-    def totals(self) -> list[int]:
-        return [self.busy_ps, self.kv_block_ps, self.batch_ps, self.peak_blocks, self.preemptions]
-
-
-@dataclass(eq=False)
-class Engine(Replica):
-    """An LLM engine: vLLM V1, first come first served."""
-
-    server: LlmServer = field(kw_only=True)
-    since: int = 0
-
-    def serves(self, job: Job) -> bool:
-        fits = self.blocks_for(job.prompt + job.answer - 1) <= self.server.kv_blocks
-        return fits and job.prompt + job.answer <= self.server.max_model_len
-
-    def blocks_for(self, tokens: int) -> int:
-        return -(-tokens // self.server.block_size_tokens)
-
-    @property
-    def free(self) -> int:
-        left = self.server.kv_blocks - sum(job.blocks for job in self.running)
-        assert left >= 0, "blocks are never negative"
-        return left
-
-    @property
-    def used(self) -> int:
-        return self.server.kv_blocks - self.free
-
-    def evict_last(self) -> None:
-        victim = self.running.pop()
-        victim.forget()
-        self.waiting.appendleft(victim)
-        self.preemptions += 1
-
-    def serve_running(self, budget: int) -> int:
-        """Tokens of this step for the jobs that run; the budget that is left."""
-        position = 0
-        while position < len(self.running):
-            job = self.running[position]
-            job.chunk = 1 if job.decodes else min(job.known - job.cached, budget)
-            assert 1 <= job.chunk <= budget, "every running job is served"
-            lacking = max(self.blocks_for(job.cached + job.chunk) - job.blocks, 0)
-            while lacking > self.free and job in self.running:
-                self.evict_last()
-            if job in self.running:
-                job.blocks += lacking
-                budget -= job.chunk
-                position += 1
-        return budget
-
-    def admit(self, budget: int) -> None:
-        """Waiting jobs join from the front, each with the blocks of its whole prompt."""
-        while self.waiting and budget and len(self.running) < self.server.max_num_seqs:
-            job = self.waiting[0]
-            if self.blocks_for(job.known) > self.free:
-                break
-            self.running.append(self.waiting.popleft())
-            job.blocks = self.blocks_for(job.known)
-            job.chunk = min(job.known, budget)
-            budget -= job.chunk
-
-    def start(self, now: int) -> None:
-        if self.due is not None:
-            return
-        evictions = self.preemptions
-        budget = self.serve_running(self.server.max_num_batched_tokens)
-        waiting = len(self.waiting)
-        self.admit(budget)
-        assert evictions == self.preemptions or waiting == len(self.waiting), "nobody joins in a step that evicts"
-        if not self.running:
-            assert not self.waiting, "work conserving"
-            return
-        decoding = [job for job in self.running if job.decodes]
-        prefilling = [job for job in self.running if not job.decodes]
-        work = sum(job.chunk * job.cached + job.chunk * (job.chunk + 1) // 2 for job in prefilling)
-        costs = self.server.costs.scaled(self.slowdown)
-        duration = costs.step_time_ps(
-            sum(job.chunk for job in prefilling), work, len(decoding), sum(job.cached + 1 for job in decoding)
-        )
-        self.due = now + duration
-        self.since = now
-        self.peak_blocks = max(self.peak_blocks, self.used)
-
-    def count(self, now: int) -> None:
-        span = now - self.since
-        self.busy_ps += span
-        self.kv_block_ps += span * self.used
-        self.batch_ps += span * len(self.running)
-
-    def end(self, now: int) -> list[Job]:
-        """Hand out the tokens of the step; the jobs that are done, in order of admission."""
-        self.count(now)
-        self.due = None
-        for job in self.running:
-            job.cached += job.chunk
-            if job.cached == job.known:
-                job.answered += 1
-                job.decodes = True
-                job.first_ps = now if job.first_ps == NOT_YET else job.first_ps
-        done = [job for job in self.running if job.answered == job.answer]
-        self.running = [job for job in self.running if job.answered < job.answer]
-        return done
-
-    def stop(self, now: int) -> None:
-        """The step under way comes to nothing."""
-        if self.due is not None:
-            self.count(now)
-        self.due = None
-
-    def slow_down(self, _now: int, factor: float) -> None:
-        self.slowdown = factor
-
-
-@dataclass(eq=False)
-class Stage(Replica):
-    """Processor sharing: n in service progress by 1 / latency[n] per picosecond each."""
-
-    server: StageServer = field(kw_only=True)
-    used: int = 0
-    since: int = 0
-    progress: float = 0.0
-
-    def serves(self, _job: Job) -> bool:
-        return True
-
-    def latency(self, count: int) -> int:
-        return self.slowed(int(self.server.costs.latency_ps[count]))
-
-    def settle(self, now: int) -> None:
-        if self.running:
-            self.progress += float(now - self.since) / self.latency(len(self.running))
-            self.busy_ps += now - self.since
-            self.batch_ps += (now - self.since) * len(self.running)
-        self.since = now
-
-    def end(self, now: int) -> list[Job]:
-        """The jobs whose work ends within half a picosecond."""
-        self.settle(now)
-        self.due = None
-        latency, done = self.latency(len(self.running)), []
-        while self.running and (self.running[0].goal - self.progress) * latency <= 0.5:
-            job = self.running.pop(0)
-            job.first_ps = now
-            done.append(job)
-        return done
-
-    def start(self, now: int) -> None:
-        self.settle(now)
-        if not self.running:
-            self.progress = 0.0
-        elif self.progress > 1.0:
-            for job in self.running:
-                job.goal -= self.progress
-            self.progress = 0.0
-        while self.waiting and len(self.running) < self.server.costs.max_streams:
-            job = self.waiting.popleft()
-            job.goal = self.progress + 1.0
-            self.running.append(job)
-        self.due = None
-        if self.running:
-            rest = (self.running[0].goal - self.progress) * self.latency(len(self.running))
-            self.due = now + round(max(rest, 0.0))
-
-    def stop(self, now: int) -> None:
-        self.settle(now)
-        self.due = None
-
-    def slow_down(self, now: int, factor: float) -> None:
-        self.settle(now)
-        self.slowdown = factor
-
-
-@dataclass(eq=False)
-class User:
-    """One user of a pipeline; `row` is the record of the request under way."""
-
-    number: int
-    pipeline: int
-    due: int | None
-    stage: int = 0
-    row: list[int] = field(default_factory=list)
-
-
-def whole_ps(seconds: float) -> int:
-    return round(seconds * 1e12)
+from rightslice.simulation import ClosedPipeline, LlmServer, OpenClass, Routing, Scenario, StageServer
+from simulation_reference_replicas import (
+    FAILED,
+    LOST,
+    NOT_YET,
+    TIMED_OUT,
+    AnyReplica,
+    Batch,
+    Engine,
+    Job,
+    Stage,
+    User,
+    first_of_equals,
+    whole_ps,
+)
 
 
 class Router:
@@ -272,7 +41,7 @@ class Router:
         self.number = (self.number * 6364136223846793005 + 1442695040888963407) % 2**64
         return (self.number >> 33) % count
 
-    def choose(self, ready: list[Engine | Stage], now: int) -> Engine | Stage:
+    def choose(self, ready: list[AnyReplica], job: Job, now: int) -> AnyReplica:
         if self.routing.policy == "round-robin":
             at = self.turn % len(ready)
             self.turn = at + 1
@@ -286,11 +55,15 @@ class Router:
                 for replica in ready:
                     blocks = replica.server.kv_blocks if isinstance(replica, Engine) else 0
                     replica.seen = (len(replica.waiting), replica.used / blocks if blocks else 0.0)
-            return min(ready, key=self.score)
+            return min(ready, key=lambda replica: self.score(replica, job))
         return min(ready, key=lambda replica: replica.outstanding)
 
-    def score(self, replica: Engine | Stage) -> float:
-        return self.routing.queue_weight * replica.seen[0] + self.routing.kv_weight * replica.seen[1]
+    def score(self, replica: AnyReplica, job: Job) -> float:
+        score = self.routing.queue_weight * replica.seen[0] + self.routing.kv_weight * replica.seen[1]
+        if self.routing.prefix_weight > 0.0:
+            known = replica.known_tokens(job) if isinstance(replica, Engine) else 0
+            score += self.routing.prefix_weight * (1.0 - known / job.known)
+        return score
 
 
 class Reference:
@@ -303,14 +76,7 @@ class Reference:
         self.replicas = [
             self.replica(s) for name in names for s in scenario.servers if s.model == name for _ in range(s.replicas)
         ]
-        requests = [
-            (int(when), Job(c.model, int(prompt), int(answer)))
-            for c in scenario.classes
-            for when, prompt, answer in zip(
-                c.arrivals.arrival_ps, c.arrivals.input_tokens, c.arrivals.output_tokens, strict=True
-            )
-            if when <= self.horizon_ps
-        ]
+        requests = [request for c in scenario.classes for request in self.requests_of(c)]
         requests.sort(key=lambda request: request[0])
         self.jobs = [job for _, job in requests]
         self.coming = deque(requests)
@@ -322,21 +88,36 @@ class Reference:
         self.started = [0] * len(scenario.pipelines)
         self.rows: list[list[int]] = []
         self.longest = max((len(p.stages) for p in scenario.pipelines), default=0)
-        self.touched: dict[int, Engine | Stage] = {}
+        self.touched: dict[int, AnyReplica] = {}
         models = dict.fromkeys([r.server.model for r in self.replicas])
         self.queues: dict[str, deque[Job]] = {model: deque() for model in models}
         self.routers = {model: Router(model, scenario.routing.get(model, Routing())) for model in models}
         self.requeued = 0
 
-    def replica(self, server: LlmServer | StageServer) -> Engine | Stage:
+    def requests_of(self, traffic: OpenClass) -> list[tuple[int, Job]]:
+        columns = (traffic.arrivals.arrival_ps, traffic.arrivals.input_tokens, traffic.arrivals.output_tokens)
+        found = []
+        for i, (when, prompt, answer) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+            job = Job(traffic.model, prompt, answer, priority=traffic.priority)
+            if traffic.timeout_s is not None:
+                job.deadline = when + whole_ps(traffic.timeout_s)
+            if traffic.prefixes:
+                ids = traffic.prefixes.ids[traffic.prefixes.starts[i] : traffic.prefixes.starts[i + 1]].tolist()
+                job.prefix = tuple(ids[: prompt // traffic.prefixes.block_tokens])
+            if when <= self.horizon_ps:
+                found.append((when, job))
+        return found
+
+    def replica(self, server: LlmServer | StageServer) -> AnyReplica:
         if isinstance(server, LlmServer):
-            return Engine(server=server)
-        return Stage(server=server)
+            sizes = [c.prefixes.block_tokens for c in self.scenario.classes if c.prefixes and c.model == server.model]
+            return Engine(server=server, prefix_tokens=sizes[0] if sizes and server.prefix_caching else 0)
+        return Stage(server=server) if server.batch_delay_s is None else Batch(server=server)
 
     def stop_ps(self, pipeline: ClosedPipeline) -> int:
         return whole_ps(pipeline.ramp_up_s + pipeline.hold_s)
 
-    def ready(self, model: str) -> list[Engine | Stage]:
+    def ready(self, model: str) -> list[AnyReplica]:
         return [r for r in self.replicas if r.server.model == model and r.condition == "ready"]
 
     def submit(self, job: Job, now: int) -> bool:
@@ -346,11 +127,14 @@ class Reference:
         ready = self.ready(job.model)
         if not ready:
             self.queues[job.model].append(job)
+            self.queues[job.model] = first_of_equals(self.queues[job.model])
             return True
-        chosen = self.routers[job.model].choose(ready, now)
+        chosen = self.routers[job.model].choose(ready, job, now)
         if not chosen.serves(job):
             return False
+        job.entered = now
         chosen.waiting.append(job)
+        chosen.waiting = first_of_equals(chosen.waiting)
         self.touched[id(chosen)] = chosen
         return True
 
@@ -362,7 +146,7 @@ class Reference:
 
     def advance(self, until_ps: int) -> None:
         while True:
-            entities: list[Engine | Stage | User] = [*self.replicas, *self.users]
+            entities: list[AnyReplica | User] = [*self.replicas, *self.users]
             dues = [e.due for e in entities if e.due is not None] + [when for when, _ in list(self.coming)[:1]]
             now = min(dues, default=until_ps + 1)
             if now > until_ps:
@@ -390,16 +174,18 @@ class Reference:
                 replica.condition = conditions[number]
                 if replica.condition == "gone":
                     self.lose(replica, now)
-        for model, queue in self.queues.items():
+        for model in self.queues:
             if any(self.replicas[number].server.model == model for number in conditions):
                 self.routers[model].read_ps = None
-            while queue and self.ready(model):
-                job = queue.popleft()
-                if not self.submit(job, now):
+            while self.queues[model] and self.ready(model):
+                job = self.queues[model].popleft()
+                if job.expired(now):
+                    job.finish_ps = TIMED_OUT
+                elif not self.submit(job, now):
                     self.give_up(job, FAILED, now)
         self.start_touched(now)
 
-    def lose(self, replica: Engine | Stage, now: int) -> None:
+    def lose(self, replica: AnyReplica, now: int) -> None:
         """Its requests go to the front of the queue in their order, or are lost when they have no retry left."""
         replica.stop(now)
         jobs = [*replica.running, *replica.waiting]
@@ -413,7 +199,11 @@ class Reference:
             else:
                 self.give_up(job, LOST, now)
         self.requeued += len(kept)
-        self.queues[replica.server.model].extendleft(reversed(kept))
+        model = replica.server.model
+        self.queues[model] = first_of_equals(deque([*kept, *self.queues[model]]))
+        if isinstance(replica, Engine):
+            replica.idle.clear()
+            replica.ratio = 700_000_000
 
     def give_up(self, job: Job, outcome: int, now: int) -> None:
         if job.user is None:
@@ -421,7 +211,7 @@ class Reference:
         else:
             self.end_pass(job.user, outcome, now)
 
-    def act(self, entity: Engine | Stage | User, now: int) -> None:
+    def act(self, entity: AnyReplica | User, now: int) -> None:
         if isinstance(entity, User):
             pipeline = entity.pipeline
             entity.due, entity.stage = None, 0
@@ -445,7 +235,7 @@ class Reference:
             sample = user.row[1] % len(drawn.input_tokens)
             prompt, answer = int(drawn.input_tokens[sample]), int(drawn.output_tokens[sample])
         user.row[5 + 3 * user.stage] = now
-        if not self.submit(Job(pipeline.stages[user.stage], prompt, answer, user), now):
+        if not self.submit(Job(pipeline.stages[user.stage], prompt, answer, user, priority=pipeline.priority), now):
             self.end_pass(user, FAILED, now)
 
     def leave_stage(self, user: User, job: Job, now: int) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -20,13 +22,14 @@ from rightslice.simulation.kernel import advance
 from rightslice.simulation.layout import FAILED, KV_BLOCK_PS, LOST, NOT_YET
 from rightslice.simulation.play import CONDITIONS, Observation, Played, SteppedRun, play
 from simulation_cases import arrivals, random_orders, random_scenario
-from simulation_reference import Reference, whole_ps
+from simulation_reference import Reference
+from simulation_reference_replicas import whole_ps
 
 PS = 10**12
 
 
 def played(scenario: Scenario) -> tuple[list[int], list[int], np.ndarray, np.ndarray]:
-    first, finish, totals, passes, _ = play(scenario)
+    first, finish, totals, passes, *_ = play(scenario)
     return first.tolist(), finish.tolist(), totals, passes
 
 
@@ -40,6 +43,7 @@ def check_equal(expected: Reference, got: Played) -> None:
     assert got.passes.tolist() == expected.rows
     assert got.totals.tolist() == [replica.totals for replica in expected.replicas]
     assert got.requeued == expected.requeued
+    assert got.hit_tokens.tolist() == [job.hit_tokens for job in expected.jobs]
 
 
 def check_against_reference(scenario: Scenario) -> Reference:
@@ -106,6 +110,22 @@ def test_boundaries_change_nothing(seed: int, stops_s: list[float]) -> None:
     assert all(np.asarray(one).tolist() == np.asarray(other).tolist() for one, other in zip(whole, pieces, strict=True))
 
 
+@settings(max_examples=300)
+@given(st.integers(0, 10**6))
+def test_every_request_ends_or_is_reported_and_nothing_is_left(seed: int) -> None:
+    """With time enough every open request is answered in full or has failed, and all blocks are free again."""
+    scenario = replace(random_scenario(seed), pipelines=(), horizon_s=1.0)
+    run = SteppedRun(scenario)
+    run.advance(0.999)
+    seen, played = run.look(), run.finish()
+    assert NOT_YET not in played.finish_ps
+    assert not any(column.any() for column in (seen.running, seen.waiting, seen.kv_blocks, seen.queued))
+    assert seen.finished.sum() == (played.finish_ps >= 0).sum()
+    assert seen.arrived.sum() == len(played.finish_ps)
+    answered = played.finish_ps >= 0
+    assert (played.first_ps[answered] <= played.finish_ps[answered]).all()
+
+
 def test_long_answers_equal_the_reference() -> None:
     """Runs of thousands of steps, whole rounds of blocks, a cache that runs full in the middle of a run."""
     costs = StepCosts(np.arange(65) * 10, 3, 1, 1, 100, 5, 0.4, "first-principles")
@@ -116,6 +136,19 @@ def test_long_answers_equal_the_reference() -> None:
         expected = check_against_reference(scenario)
         assert NOT_YET not in [job.finish_ps for job in expected.jobs]
         assert expected.replicas[0].preemptions > 0
+
+
+def test_an_answer_of_millions_of_tokens_is_summed_exactly() -> None:
+    """One request alone: a step is k + 100 ps with k tokens of context, and blocks of 16 fill one after the other."""
+    costs = StepCosts(np.zeros(65, dtype=np.int64), 1, 0, 0, 100, 0, 0.4, "first-principles")
+    n = 3_000_000
+    server = LlmServer("d", "m", 1, costs, n, 16, 1, 64, 10**8)
+    played = play(Scenario((server,), (OpenClass("m", "c", arrivals([0], [1], [n])),), horizon_s=10**5))
+    contexts = np.arange(1, n, dtype=np.int64) + 1
+    spans = np.concatenate([[100], 100 + contexts])
+    blocks = np.concatenate([[1], -(-contexts // 16)])
+    assert played.finish_ps.tolist() == [int(spans.sum())]
+    assert played.totals[0, KV_BLOCK_PS] == sum(int(part.sum()) for part in np.array_split(spans * blocks, 100))
 
 
 def test_totals_beyond_64_bits_are_exact() -> None:
@@ -244,6 +277,23 @@ def test_one_sequence_at_a_time_with_random_answers_is_m_g_1() -> None:
     wait_s = rate * (service_s**2).mean() / (2 * (1 - rate * service_s.mean()))
     assert e2e_ms is not None
     assert e2e_ms.mean / 1e3 == pytest.approx(wait_s + service_s.mean(), rel=0.03)
+
+
+def test_several_sequences_of_equal_speed_are_m_g_c() -> None:
+    """Geometric answers of 2,000 steps, c at a time: the wait is Erlang's C / (c mu - lambda)."""
+    costs = StepCosts(np.zeros(65, dtype=np.int64), 0, 0, 0, PS // 2_000, 0, 0.4, "first-principles")
+    n, c, rho = 1_000_000, 4, 0.75
+    server = LlmServer("d", "m", 1, costs, 100_000, 16, c, 64, 10**6)
+    outputs = generator(3, "m-g-c answers").geometric(1 / 2_000, n)
+    times = poisson_ps(c * rho, n, "m-g-c")
+    traffic = OpenClass("m", "c", arrivals(times, [1] * n, outputs.tolist()))
+    e2e_ms = simulate(Scenario((server,), (traffic,), horizon_s=times[-1] / PS + 100.0)).per_class[0].e2e_ms
+    load = c * rho
+    terms = [load**k / math.factorial(k) for k in range(c)]
+    queued = load**c / math.factorial(c) / (1 - rho)
+    wait_s = queued / (sum(terms) + queued) / (c - load)
+    assert e2e_ms is not None
+    assert e2e_ms.mean / 1e3 - outputs.mean() / 2_000 == pytest.approx(wait_s, rel=0.02)
 
 
 def test_ideal_stage_is_m_g_1_processor_sharing() -> None:

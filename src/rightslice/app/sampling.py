@@ -75,7 +75,7 @@ def _thinned(load: Load, share: float) -> Load:
 def _thinned_class(found: OpenClass, share: float, seed: int) -> OpenClass:
     """Each request stays with probability `share`; those of a smaller share are among those of a larger one."""
     lots = generator(seed, "part", found.model, found.name).random(len(found.arrivals.arrival_ps), dtype="float32")
-    return replace(found, arrivals=found.arrivals.where(lots < share))
+    return found.where(lots < share)
 
 
 def _fewer(population: ClosedPipeline, share: float) -> ClosedPipeline:

@@ -43,7 +43,11 @@ class SloOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ClassResult:
-    """One traffic class of one model. Distributions cover completed requests and are None when there are none."""
+    """One traffic class of one model. Distributions cover completed requests and are None when there are none.
+
+    `prefix_hit_rate`: share of the prompt tokens of admitted requests found in the prefix cache; None without prefixes.
+    `timed_out`: failed because they waited too long.
+    """
 
     model: str
     traffic_class: str
@@ -57,6 +61,8 @@ class ClassResult:
     output_tokens_per_s: float
     slo_attainment: float
     outcomes: tuple[SloOutcome, ...] = ()
+    prefix_hit_rate: float | None = None
+    timed_out: int = 0
 
     @property
     def kept_up(self) -> bool:

@@ -1,6 +1,8 @@
 """Discrete-event simulation of a deployment: engine replicas, measured stages, open-loop and closed-loop traffic.
 
-`simulate(scenario)` is the one entry; numba is loaded by the first call, not by the import.
+`simulate(scenario)` plays a whole scenario; `play.SteppedRun` stops at boundaries, so that a control plane can look and
+give orders, and `statistics.result_of` counts what happened. numba is loaded by the first call, or by the import of
+`play`, not by the import of the package.
 """
 
 from rightslice.simulation.run import simulate
@@ -8,10 +10,21 @@ from rightslice.simulation.scenario import (
     ClosedPipeline,
     LlmServer,
     OpenClass,
+    Prefixes,
     Routing,
     Scenario,
     StageLengths,
     StageServer,
 )
 
-__all__ = ["ClosedPipeline", "LlmServer", "OpenClass", "Routing", "Scenario", "StageLengths", "StageServer", "simulate"]
+__all__ = [
+    "ClosedPipeline",
+    "LlmServer",
+    "OpenClass",
+    "Prefixes",
+    "Routing",
+    "Scenario",
+    "StageLengths",
+    "StageServer",
+    "simulate",
+]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rightslice.simulation.compiling import compiled_apart
+from rightslice.simulation.compiling import compiled
 from rightslice.simulation.layout import DUE, HEAP, PLACE, Ints
 
 
-@compiled_apart
+@compiled
 def reschedule(entity: int, when_ps: int, agenda: Ints) -> None:
     """Let `entity` act at `when_ps`."""
     agenda[DUE, entity] = when_ps

@@ -106,9 +106,15 @@ class ClusterLog:
     unknown_phases: tuple[str, ...]
 
 
-def play_cluster(scenario: Scenario, cluster: Cluster) -> tuple[Played, ClusterLog]:
-    """Play the scenario with its control plane; deterministic for one seed."""
+def control(scenario: Scenario, cluster: Cluster) -> tuple[SteppedRun, ClusterLog]:
+    """Play the scenario with its control plane up to its horizon; the run is to be finished. Deterministic."""
     return _Loop(scenario, cluster).play()
+
+
+def play_cluster(scenario: Scenario, cluster: Cluster) -> tuple[Played, ClusterLog]:
+    """The same, with what happened to each request."""
+    run, log = control(scenario, cluster)
+    return run.finish(), log
 
 
 @dataclass(slots=True)
@@ -179,7 +185,7 @@ class _Loop:
             self.run.order(slot, "absent")
         return found
 
-    def play(self) -> tuple[Played, ClusterLog]:
+    def play(self) -> tuple[SteppedRun, ClusterLog]:
         self._begin()
         while self.now_s < self.horizon_s:
             self._control()
@@ -190,7 +196,7 @@ class _Loop:
         unknown = dict.fromkeys(name for d in self.deployments for name in d.spec.start.unknown)
         hours = {name: pool.hours for name, pool in self.pools.items()}
         log = ClusterLog(tuple(self.scale_events), tuple(self.preemptions), tuple(self.timeline), hours, tuple(unknown))
-        return self.run.finish(), log
+        return self.run, log
 
     def _begin(self) -> None:
         """Replicas that stand at the start are ready on the nodes that stand."""

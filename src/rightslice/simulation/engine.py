@@ -1,19 +1,22 @@
-"""An LLM replica (vLLM V1, first come first served): runs of steps, each run computed at once.
+"""An LLM replica (vLLM V1; with other rules of admission TensorRT-LLM, SGLang): runs of steps, each computed at once.
 
 RULES
   A step serves every running job, one token each or a chunk of its prompt within the token budget. Jobs that compute
   their prompt were admitted last, and only the last of all may be left with a part of it. A job whose next block is not
-  there evicts the job admitted last, possibly itself: blocks freed, computed again later (prompt and answer so far),
-  front of the queue. Then waiting jobs join from the front while sequences, budget and blocks allow; joining takes the
-  blocks of the whole prompt (scheduler_reserve_full_isl), so a job just evicted, of whose blocks one is taken, never
-  fits. The step that computes the last prompt token gives the first answer token. The last answer token is never
-  cached: a job needs room for prompt + answer - 1 tokens.
+  there evicts, of the jobs with the lowest priority, the one admitted last, possibly itself: blocks freed, computed
+  again later (prompt and answer so far), front of the queue of its priority. Then, unless one was evicted, waiting jobs
+  join from the front while sequences, budget and blocks allow. Joining takes the blocks of the whole prompt
+  (scheduler_reserve_full_isl), or (GUARANTEED_NO_EVICT) of prompt and answer, which then never lacks a block; SGLang's
+  rule is in estimate.py. Blocks of a prefix that others use are taken once (prefix.py). The step that computes the last
+  prompt token gives the first answer token. The last answer token is never cached: a job needs room for prompt +
+  answer - 1 tokens.
 
 RUNS
   While all running jobs decode, a step changes nothing but the length of each: step k of a run takes a + c k, with
   c = KV_TOKEN_PS x jobs. A run ends with the first job that ends, before the first step that lacks a block, or at the
-  end of the step under way when a job comes that could join. A waiting job that does not fit cannot join before the run
-  ends, because free blocks only fall. A step that computes prompts is a run of its own.
+  end of the step under way when a job comes that could join, or when the first in line has waited too long. It is one
+  step after an eviction, and while a job waits to be expected to fit. A waiting job that does not fit cannot join
+  before the run ends, because free blocks only fall. A step that computes prompts is a run of its own.
   A job needs a block in the step before which its tokens fill whole blocks, so `residues` tells how many blocks each
   step takes. Those of a run's first step are taken when the run starts, the others when it ends.
 """
@@ -26,12 +29,12 @@ import numpy as np
 
 from rightslice.simulation.agenda import reschedule
 from rightslice.simulation.compiling import compiled, compiled_apart
+from rightslice.simulation.estimate import FIRST_RATIO, decay, expect_anew, expected_tokens
 from rightslice.simulation.layout import (
-    ADMITTED,
+    ADMISSION,
     AFTERWARDS,
     ATTENTION_PS,
     BATCH_PS,
-    BEFORE,
     BLOCK_TOKENS,
     BUDGET,
     BUSY,
@@ -39,20 +42,21 @@ from rightslice.simulation.layout import (
     CACHED,
     CHUNK,
     CONTEXT,
+    DEADLINE_PS,
     DECODING,
+    ESTIMATE,
     FINISH_PS,
     FINISHED,
-    FIRST,
     FIRST_PS,
     FREE,
     FRESH,
-    HEAD,
+    HIT_TOKENS,
     KV_BLOCK_PS,
     KV_BLOCKS,
     KV_TOKEN_PS,
-    LAST,
     LEFT,
     LONGEST_PS,
+    LONGEST_RUN_STEPS,
     NEEDED,
     NEVER,
     NEXT,
@@ -63,157 +67,29 @@ from rightslice.simulation.layout import (
     OUTSTANDING,
     OWNER,
     PEAK_BLOCKS,
-    PREEMPTIONS,
     PREFILL_STEP_PS,
+    PREFIX_BLOCKS,
+    RATIO,
+    RETRACTED,
     ROUGH_BATCH,
     ROUGH_KV,
     RUN_STEPS,
     RUNNING,
     SEQUENCE_PS,
     SINCE,
-    SLOT,
     SLOWDOWN,
     STEP_FIRST_PS,
     STEP_MORE_PS,
     STEP_PS,
     STEPS,
     STREAMS,
-    TAIL,
     VALUE,
+    WHOLE_ANSWER,
     State,
 )
-
-# --- the heap of decoding jobs, by the step after which they end ---------------------------------------------------
-
-
-@compiled
-def put(replica: int, at: int, value: int, job: int, state: State) -> None:
-    """Write one place of the heap."""
-    state.slots[replica, at, VALUE] = value
-    state.slots[replica, at, OWNER] = job
-    state.jobs[job, SLOT] = at
-
-
-@compiled
-def settle_up(replica: int, at: int, value: int, job: int, state: State) -> None:
-    """Put a job at place `at` or above."""
-    slots = state.slots
-    while at > 0 and slots[replica, (at - 1) // 2, VALUE] > value:
-        above = (at - 1) // 2
-        put(replica, at, slots[replica, above, VALUE], slots[replica, above, OWNER], state)
-        at = above
-    put(replica, at, value, job, state)
-
-
-@compiled_apart
-def take_out(replica: int, at: int, size: int, state: State) -> None:
-    """Remove place `at` of a heap of `size`: the last one takes its place, down or up from there."""
-    slots = state.slots
-    value, job = slots[replica, size - 1, VALUE], slots[replica, size - 1, OWNER]
-    if at == size - 1:
-        return
-    while 2 * at + 1 < size - 1:
-        child = 2 * at + 1
-        if child + 1 < size - 1 and slots[replica, child + 1, VALUE] < slots[replica, child, VALUE]:
-            child += 1
-        if slots[replica, child, VALUE] >= value:
-            break
-        put(replica, at, slots[replica, child, VALUE], slots[replica, child, OWNER], state)
-        at = child
-    settle_up(replica, at, value, job, state)
-
-
-# --- the running list ----------------------------------------------------------------------------------------------
-
-
-@compiled
-def append(replica: int, job: int, state: State) -> None:
-    """Admit a job, behind all that run."""
-    live, jobs = state.live, state.jobs
-    last = live[replica, LAST]
-    jobs[job, NEXT] = NOBODY
-    jobs[job, BEFORE] = last
-    if last == NOBODY:
-        live[replica, FIRST] = job
-    else:
-        jobs[last, NEXT] = job
-    live[replica, LAST] = job
-    if live[replica, FRESH] == NOBODY:
-        live[replica, FRESH] = job
-    jobs[job, ORDER] = live[replica, ADMITTED]
-    live[replica, ADMITTED] += 1
-    live[replica, RUNNING] += 1
-
-
-@compiled
-def unlink(replica: int, job: int, state: State) -> None:
-    """Take a job out of the running list."""
-    live, jobs = state.live, state.jobs
-    before, after = jobs[job, BEFORE], jobs[job, NEXT]
-    if before == NOBODY:
-        live[replica, FIRST] = after
-    else:
-        jobs[before, NEXT] = after
-    if after == NOBODY:
-        live[replica, LAST] = before
-    else:
-        jobs[after, BEFORE] = before
-    live[replica, RUNNING] -= 1
-
-
-@compiled
-def stop_decoding(replica: int, job: int, state: State) -> None:
-    """Take a decoding job out of the sums; its counters become its own again."""
-    live, jobs = state.live, state.jobs
-    take_out(replica, jobs[job, SLOT], live[replica, DECODING], state)
-    live[replica, DECODING] -= 1
-    live[replica, CONTEXT] -= jobs[job, CACHED] + 1
-    state.residues[replica, jobs[job, CACHED] % state.facts[replica, BLOCK_TOKENS]] -= 1
-    jobs[job, CACHED] += live[replica, STEPS]
-    jobs[job, LEFT] -= live[replica, STEPS]
-
-
-@compiled
-def start_decoding(replica: int, job: int, state: State) -> None:
-    """Add a job whose prompt is computed to the sums."""
-    live, jobs = state.live, state.jobs
-    jobs[job, CACHED] -= live[replica, STEPS]
-    jobs[job, LEFT] += live[replica, STEPS]
-    state.residues[replica, jobs[job, CACHED] % state.facts[replica, BLOCK_TOKENS]] += 1
-    live[replica, CONTEXT] += jobs[job, CACHED] + 1
-    settle_up(replica, live[replica, DECODING], jobs[job, LEFT], job, state)
-    live[replica, DECODING] += 1
-
-
-@compiled
-def blocks_for(tokens: int, replica: int, state: State) -> int:
-    """Blocks that hold so many tokens."""
-    block = state.facts[replica, BLOCK_TOKENS]
-    return int((tokens + block - 1) // block)
-
-
-@compiled_apart
-def evict_last(replica: int, state: State) -> None:
-    """Evict the running job admitted last."""
-    live, jobs = state.live, state.jobs
-    job = live[replica, LAST]
-    held = jobs[job, NEEDED]
-    if live[replica, FRESH] == NOBODY:
-        stop_decoding(replica, job, state)
-        held = jobs[job, CACHED]
-        jobs[job, NEEDED] = held + 1
-    live[replica, FRESH] = NOBODY  # at the start of a step only the last job can be partly computed
-    live[replica, FREE] += blocks_for(held, replica, state)
-    jobs[job, CACHED] = 0
-    unlink(replica, job, state)
-    jobs[job, NEXT] = live[replica, HEAD]
-    if live[replica, HEAD] == NOBODY:
-        live[replica, TAIL] = job
-    live[replica, HEAD] = job
-    state.totals[replica, PREEMPTIONS] += 1
-
-
-# --- runs ----------------------------------------------------------------------------------------------------------
+from rightslice.simulation.prefix import blocks_in_use, claim, known_tokens, trim
+from rightslice.simulation.queues import drop_expired, pop
+from rightslice.simulation.running import append, blocks_for, evict, give_back, start_decoding, stop_decoding, unlink
 
 
 @compiled
@@ -250,37 +126,53 @@ def started_steps(replica: int, now: int, state: State) -> int:
 
 
 @compiled
-def could_join(replica: int, needed: int, state: State) -> bool:
-    """Whether a job that comes to an empty queue might join at the end of the step under way."""
+def wanted_blocks(replica: int, job: int, state: State) -> int:
+    """Blocks that a job takes when it joins, shared ones included."""
+    tokens = state.jobs[job, NEEDED]
+    if state.facts[replica, ADMISSION] == WHOLE_ANSWER:
+        tokens += state.jobs[job, LEFT] - 1
+    return blocks_for(tokens, replica, state)
+
+
+@compiled
+def could_join(replica: int, job: int, state: State) -> bool:
+    """Whether a job that comes to the front of the queue might join at the end of the step under way."""
     live, facts = state.live, state.facts
     count = live[replica, RUNNING]
     return bool(
         live[replica, RUN_STEPS] > 1
         and count < facts[replica, STREAMS]
         and count < facts[replica, BUDGET]
-        and blocks_for(needed, replica, state) <= live[replica, FREE]
+        and (
+            wanted_blocks(replica, job, state) <= live[replica, FREE]
+            or facts[replica, PREFIX_BLOCKS] > 0
+            or facts[replica, ADMISSION] == ESTIMATE
+        )
     )
 
 
 @compiled
-def cut_short(replica: int, now: int, state: State) -> None:
-    """End the run with the step under way."""
+def cut_short(replica: int, when_ps: int, state: State) -> None:
+    """End the run with the step that is under way then."""
     live = state.live
     first_ps, more_ps, since = live[replica, STEP_FIRST_PS], live[replica, STEP_MORE_PS], live[replica, SINCE]
-    steps = started_steps(replica, now, state)
+    steps = started_steps(replica, when_ps, state)
     if steps < live[replica, RUN_STEPS]:
         live[replica, RUN_STEPS] = steps
         reschedule(replica, since + run_time_ps(first_ps, more_ps, steps), state.agenda)
 
 
 @compiled
-def decode_steps(replica: int, first_ps: int, more_ps: int, state: State) -> int:
-    """Steps until a job ends, as long as blocks last and the run does not get too long."""
+def decode_steps(replica: int, now: int, first_ps: int, more_ps: int, state: State) -> int:
+    """Steps until a job ends or the first in line has waited too long, as long as blocks last; not too long a run."""
     live, block = state.live, state.facts[replica, BLOCK_TOKENS]
-    steps = state.slots[replica, 0, VALUE] - live[replica, STEPS]
+    steps = min(state.slots[replica, 0, VALUE] - live[replica, STEPS], LONGEST_RUN_STEPS)
     longest_ps = state.facts[replica, LONGEST_PS]
     if (1.0 * first_ps + 0.5 * more_ps * steps) * steps > longest_ps:
         steps = max(1, steps_within(first_ps, more_ps, longest_ps) - 1)
+    head = state.heads[replica]
+    if head != NOBODY and state.jobs[head, DEADLINE_PS] < NEVER:
+        steps = min(steps, steps_within(first_ps, more_ps, state.jobs[head, DEADLINE_PS] - now))
     free, count = live[replica, FREE], live[replica, DECODING]
     if ((steps - 1) // block + 1) * count <= free:
         return int(steps)
@@ -298,34 +190,79 @@ def decode_steps(replica: int, first_ps: int, more_ps: int, state: State) -> int
 def join(replica: int, budget: int, state: State) -> tuple[int, int]:
     """Let waiting jobs join while sequences, budget and blocks allow; prompt tokens and attention work added."""
     live, jobs = state.live, state.jobs
-    prefill, work = 0, 0
-    while live[replica, HEAD] != NOBODY and budget > 0 and live[replica, RUNNING] < state.facts[replica, STREAMS]:
-        job = live[replica, HEAD]
-        needed = jobs[job, NEEDED]
-        blocks = blocks_for(needed, replica, state)
+    prefill, work, expected = 0, 0, 0
+    estimating = state.facts[replica, ADMISSION] == ESTIMATE
+    if estimating:
+        expected = expected_tokens(replica, state)
+    sharing = state.facts[replica, PREFIX_BLOCKS] > 0
+    while state.heads[replica] != NOBODY and budget > 0 and live[replica, RUNNING] < state.facts[replica, STREAMS]:
+        job = state.heads[replica]
+        blocks, cached = wanted_blocks(replica, job, state), 0
+        if sharing:
+            blocks -= blocks_in_use(replica, job, state)
+            cached = known_tokens(replica, job, state)
         if blocks > live[replica, FREE]:
             break
-        live[replica, HEAD] = jobs[job, NEXT]
+        if estimating:
+            promised = jobs[job, LEFT] - 1
+            tokens = jobs[job, NEEDED] + promised
+            rest = blocks_for(tokens, replica, state) - wanted_blocks(replica, job, state)
+            if blocks + rest + blocks_for(expected, replica, state) > live[replica, FREE]:
+                break
+            expected += promised
+        pop(replica, state)
         live[replica, FREE] -= blocks
-        chunk = min(needed, budget)
+        if sharing:
+            claim(replica, job, state)
+            trim(replica, state)
+        if jobs[job, HIT_TOKENS] == NOT_YET:
+            jobs[job, HIT_TOKENS] = cached
+        chunk = min(jobs[job, NEEDED] - cached, budget)
+        jobs[job, CACHED] = cached
         jobs[job, CHUNK] = chunk
+        jobs[job, DEADLINE_PS] = NEVER
         append(replica, job, state)
         budget -= chunk
         prefill += chunk
-        work += chunk * (chunk + 1) // 2
+        work += chunk * cached + chunk * (chunk + 1) // 2
     return prefill, work
+
+
+@compiled
+def estimates_again(replica: int, state: State) -> bool:
+    """Whether the first in line may join after the next step because less is expected of the others then."""
+    live, facts = state.live, state.facts
+    return bool(
+        facts[replica, ADMISSION] == ESTIMATE
+        and state.heads[replica] != NOBODY
+        and live[replica, RUNNING] < facts[replica, STREAMS]
+        and live[replica, RUNNING] < facts[replica, BUDGET]
+    )
+
+
+@compiled
+def take_blocks(replica: int, blocks: int, state: State) -> None:
+    """Decoding jobs grow."""
+    state.live[replica, FREE] -= blocks
+    if state.facts[replica, PREFIX_BLOCKS] > 0:
+        trim(replica, state)
 
 
 @compiled
 def start_run(replica: int, now: int, state: State) -> int:
     """Begin the next run of steps; when it ends, or NEVER without a job."""
     live, facts, jobs = state.live, state.facts, state.jobs
-    if live[replica, RUNNING] == 0 and live[replica, HEAD] == NOBODY:
+    live[replica, OUTSTANDING] -= drop_expired(replica, now, state)
+    if live[replica, OUTSTANDING] == 0:
+        live[replica, RATIO] = FIRST_RATIO
         return NEVER
     residue = -live[replica, STEPS] % facts[replica, BLOCK_TOKENS]
+    evicting = state.residues[replica, residue] > live[replica, FREE]
     while state.residues[replica, residue] > live[replica, FREE]:
-        evict_last(replica, state)
-    live[replica, FREE] -= state.residues[replica, residue]
+        evict(replica, state)
+    if evicting and facts[replica, ADMISSION] == ESTIMATE:
+        expect_anew(replica, state)
+    take_blocks(replica, state.residues[replica, residue], state)
 
     decoding = live[replica, DECODING]
     budget = facts[replica, BUDGET] - decoding
@@ -336,9 +273,10 @@ def start_run(replica: int, now: int, state: State) -> int:
         chunk = min(jobs[job, NEEDED] - cached, budget)
         jobs[job, CHUNK] = chunk
         prefill, work = chunk, chunk * cached + chunk * (chunk + 1) // 2
-    joined, more_work = join(replica, budget - prefill, state)
-    prefill += joined
-    work += more_work
+    if not evicting:
+        joined, more_work = join(replica, budget - prefill, state)
+        prefill += joined
+        work += more_work
 
     context = live[replica, CONTEXT] + decoding * live[replica, STEPS]
     first_ps = (
@@ -351,10 +289,11 @@ def start_run(replica: int, now: int, state: State) -> int:
     more_ps = facts[replica, KV_TOKEN_PS] * decoding
     if prefill > 0:
         first_ps += facts[replica, PREFILL_STEP_PS]
-        steps = 1
-    else:
-        steps = decode_steps(replica, first_ps, more_ps, state)
+    steps = 1
+    if prefill == 0 and not evicting and not estimates_again(replica, state):
+        steps = decode_steps(replica, now, first_ps, more_ps, state)
     live[replica, BUSY] = 1
+    live[replica, RETRACTED] = evicting
     live[replica, SINCE] = now
     live[replica, RUN_STEPS] = steps
     live[replica, STEP_FIRST_PS] = first_ps
@@ -408,7 +347,7 @@ def count_up(replica: int, steps: int, span_ps: int, state: State) -> int:
 def complete(replica: int, job: int, cached: int, now: int, state: State) -> None:
     """A job that has all its answer leaves."""
     state.jobs[job, FINISH_PS] = now
-    state.live[replica, FREE] += blocks_for(cached, replica, state)
+    give_back(replica, job, cached, state)
     unlink(replica, job, state)
     state.live[replica, OUTSTANDING] -= 1
     state.live[replica, FINISHED] += 1
@@ -458,9 +397,11 @@ def end_run(replica: int, now: int, state: State) -> None:
     """Play the run that ends now; completed jobs go to `done` and give back their blocks."""
     live = state.live
     steps = live[replica, RUN_STEPS]
-    live[replica, FREE] -= count_up(replica, steps, now - live[replica, SINCE], state)
+    take_blocks(replica, count_up(replica, steps, now - live[replica, SINCE], state), state)
     live[replica, STEPS] += steps
     live[replica, BUSY] = 0
+    if live[replica, DECODING] > 0 and live[replica, RETRACTED] == 0:
+        decay(replica, steps, state)
     end_decodes(replica, now, state)
     if live[replica, FRESH] != NOBODY:
         end_prefills(replica, now, state)
@@ -486,27 +427,3 @@ def stop_run(replica: int, now: int, state: State) -> None:
         live[replica, FREE] -= count_up(replica, steps, now - live[replica, SINCE], state)
         live[replica, STEPS] += steps - 1
         live[replica, BUSY] = 0
-
-
-@compiled_apart
-def drop_running(replica: int, state: State) -> int:
-    """Empty the replica after `stop_run`: the first of its running jobs, chained by NEXT, each to be computed again."""
-    live, jobs = state.live, state.jobs
-    chain = live[replica, FIRST]
-    job, decodes = chain, True
-    while job != NOBODY:
-        decodes = decodes and job != live[replica, FRESH]
-        if decodes:
-            jobs[job, NEEDED] = jobs[job, CACHED] + live[replica, STEPS] + 1
-            jobs[job, LEFT] -= live[replica, STEPS]
-        jobs[job, CACHED] = 0
-        job = jobs[job, NEXT]
-    state.residues[replica, :] = 0
-    live[replica, RUNNING] = 0
-    live[replica, DECODING] = 0
-    live[replica, CONTEXT] = 0
-    live[replica, FREE] = state.facts[replica, KV_BLOCKS]
-    live[replica, FIRST] = NOBODY
-    live[replica, LAST] = NOBODY
-    live[replica, FRESH] = NOBODY
-    return int(chain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -9,19 +10,21 @@ from numpy.typing import NDArray
 
 from rightslice.core.rng import generator
 from rightslice.simulation import layout
+from rightslice.simulation.estimate import FIRST_RATIO
 from rightslice.simulation.layout import Floats, Ints, State
-from rightslice.simulation.scenario import LlmServer, Policy, Routing, Scenario, StageServer
+from rightslice.simulation.scenario import Admission, LlmServer, Policy, Routing, Scenario, StageServer
 
 PS_PER_S = 1e12
 
 
 class OpenRequests(NamedTuple):
-    """The open-loop requests up to the horizon, sorted by time, then by class and row."""
+    """The open-loop requests up to the horizon, sorted by time, then by class and row (in the class's arrivals)."""
 
     arrival_ps: Ints
     class_index: Ints
     prompt: Ints
     answer: Ints
+    row: Ints
 
 
 def picoseconds(seconds: float) -> int:
@@ -46,35 +49,36 @@ def open_requests(scenario: Scenario) -> OpenRequests:
     order = order[: np.searchsorted(times[order], picoseconds(scenario.horizon_s), side="right")]
     prompt = np.concatenate([none, *(a.input_tokens for a in arrivals)])
     answer = np.concatenate([none, *(a.output_tokens for a in arrivals)])
-    return OpenRequests(times[order], index[order], prompt[order], answer[order])
+    row = np.concatenate([none, *(np.arange(len(a.arrival_ps), dtype=np.int64) for a in arrivals)])
+    return OpenRequests(times[order], index[order], prompt[order], answer[order], row[order])
 
 
 def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
     """Nothing has happened yet. Raises ValueError when an LLM stage of a pipeline has no token lengths."""
     names, servers = ordered_servers(scenario)
     facts, tables = _facts(servers)
+    prefixes = prefix_blocks(scenario, requests)
+    _share_prefixes(servers, facts, prefixes.block_tokens)
+    ranks = _ranks(scenario)
     models, weights = _models(scenario, names, servers)
     pipelines, stages, samples = _pipelines(scenario, names, servers)
-    class_model = np.array([names.index(c.model) for c in scenario.classes], dtype=np.int64)
+    pipelines[:, layout.PIPE_RANK] = [ranks[p.priority] for p in scenario.pipelines]
     users, user_start_ps = _users(scenario)
     r, u, jobs = len(facts), len(users), len(requests.arrival_ps) + len(users)
     width = int(min(max(facts[:, layout.STREAMS].max(initial=1), 1), max(jobs, 1)))
     live = np.zeros((r, layout.LIVE), dtype=np.int64)
-    live[:, [layout.HEAD, layout.FIRST, layout.LAST, layout.FRESH]] = layout.NOBODY
+    live[:, [layout.FIRST, layout.LAST, layout.FRESH, layout.STALEST, layout.FRESHEST]] = layout.NOBODY
     live[:, layout.FREE] = facts[:, layout.KV_BLOCKS]
     live[:, layout.CONDITION] = layout.READY
+    live[:, layout.RATIO] = FIRST_RATIO
     live[:, layout.NEW_CONDITION] = layout.NO_ORDER
     live[:, layout.ABLE_REPLICA] = np.arange(r)
     pace = np.zeros((r, layout.PACE), dtype=np.float64)
     pace[:, layout.SLOWDOWN] = 1.0
-    of_jobs = np.empty((jobs, layout.JOB), dtype=np.int64)
-    of_jobs[:, [layout.FIRST_PS, layout.FINISH_PS]] = layout.NOT_YET
     clock = np.zeros(layout.CLOCK, dtype=np.int64)
     clock[layout.RETRY_LIMIT] = scenario.retries
     return State(
-        requests=np.stack(
-            [requests.arrival_ps, class_model[requests.class_index], requests.prompt, requests.answer], axis=1
-        ),
+        arrival_ps=requests.arrival_ps,
         models=models,
         weights=weights,
         facts=facts,
@@ -85,10 +89,14 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
         clock=clock,
         agenda=_agenda(r, pipelines, users, user_start_ps),
         live=live,
+        heads=np.full(r + len(names), layout.NOBODY, dtype=np.int64),
+        tails=np.full((r + len(names), max(len(ranks), 1)), layout.NOBODY, dtype=np.int64),
+        prefix_ids=prefixes.ids,
+        cache=_cache(facts, int(prefixes.ids.max(initial=-1)) + 1),
         pace=pace,
         slots=np.empty((r, width, 2), dtype=np.int64),
         residues=np.zeros((r, int(facts[:, layout.BLOCK_TOKENS].max(initial=1))), dtype=np.int64),
-        jobs=of_jobs,
+        jobs=_jobs(scenario, requests, names, prefixes, u),
         users=users,
         touched=np.zeros(r + 1, dtype=np.int64),
         done=np.zeros(width + 1, dtype=np.int64),
@@ -98,6 +106,11 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
     )
 
 
+_ADMISSIONS: dict[Admission, int] = {
+    "prompt": layout.GROWING,
+    "answer": layout.WHOLE_ANSWER,
+    "estimate": layout.ESTIMATE,
+}
 _POLICIES: dict[Policy, int] = {
     "least-requests": layout.LEAST_REQUESTS,
     "round-robin": layout.ROUND_ROBIN,
@@ -110,8 +123,7 @@ def _models(
     scenario: Scenario, names: tuple[str, ...], servers: tuple[LlmServer | StageServer, ...]
 ) -> tuple[Ints, Floats]:
     models = np.zeros((len(names), layout.MODEL), dtype=np.int64)
-    weights = np.zeros((len(names), 2), dtype=np.float64)
-    models[:, [layout.QUEUE_HEAD, layout.QUEUE_TAIL]] = layout.NOBODY
+    weights = np.zeros((len(names), 3), dtype=np.float64)
     models[:, layout.READ_PS] = layout.NOT_YET
     behind = 0
     for row, weight, name in zip(models, weights, names, strict=True):
@@ -120,7 +132,7 @@ def _models(
         row[layout.FIRST_REPLICA], row[layout.BEHIND], row[layout.ABLE] = behind, behind + count, count
         row[layout.POLICY], row[layout.AGE_PS] = _POLICIES[routing.policy], picoseconds(routing.signal_age_s)
         row[layout.RANDOM] = generator(routing.seed, "router", name).integers(2**62)
-        weight[:] = routing.queue_weight, routing.kv_weight
+        weight[:] = routing.queue_weight, routing.kv_weight, routing.prefix_weight
         behind += count
     return models, weights
 
@@ -137,10 +149,14 @@ def _facts(servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints]:
             row += [server.block_size_tokens, server.max_model_len, offset, costs.kv_token_ps, costs.attention_ps]
             row += [costs.sequence_ps, costs.step_ps, costs.prefill_step_ps]
             row += [min(layout.LONGEST_RUN_PS, 2**62 // max(server.kv_blocks, 1))]
+            row += [_ADMISSIONS[server.admission], 0, 0, 0]
             row += row[layout.KV_TOKEN_PS : layout.PREFILL_STEP_PS + 1]
         else:
             table = server.costs.latency_ps
-            row = [layout.STAGE, server.costs.max_streams, 0, 0, 1, 0, offset, *[0] * 11]
+            batches = server.batch_delay_s is not None
+            row = [layout.BATCH if batches else layout.STAGE, server.costs.max_streams, 0, 0, 1, 0, offset]
+            row += [0] * (layout.FACTS - len(row))
+            row[layout.DELAY_PS] = picoseconds(server.batch_delay_s or 0.0)
         rows += [row] * server.replicas
         tables.append(table)
         offset += len(table)
@@ -152,13 +168,13 @@ def _pipelines(
 ) -> tuple[Ints, Ints, Ints]:
     needs_tokens = {s.model for s in servers if isinstance(s, LlmServer)}
     longest = max((len(p.stages) for p in scenario.pipelines), default=0)
-    pipelines = np.zeros((len(scenario.pipelines), 4), dtype=np.int64)
+    pipelines = np.zeros((len(scenario.pipelines), 5), dtype=np.int64)
     stages = np.zeros((len(scenario.pipelines), longest, 3), dtype=np.int64)
     samples = [np.ones((1, 2), dtype=np.int64)]  # entry 0 serves the stages without tokens
     behind = 1
     for p, pipeline in enumerate(scenario.pipelines):
         stop_s = pipeline.ramp_up_s + pipeline.hold_s
-        pipelines[p] = [len(pipeline.stages), picoseconds(pipeline.think_time_s), picoseconds(stop_s), 0]
+        pipelines[p] = [len(pipeline.stages), picoseconds(pipeline.think_time_s), picoseconds(stop_s), 0, 0]
         for k, name in enumerate(pipeline.stages):
             drawn = pipeline.lengths[k] if pipeline.lengths else None
             if drawn is None:
@@ -181,6 +197,91 @@ def _users(scenario: Scenario) -> tuple[Ints, Ints]:
         [none, *(np.arange(p.concurrent) * (p.ramp_up_s / max(p.concurrent, 1)) for p in scenario.pipelines)]
     )
     return users, np.rint(starts * PS_PER_S).astype(np.int64)
+
+
+def _jobs(
+    scenario: Scenario, requests: OpenRequests, names: tuple[str, ...], prefixes: PrefixBlocks, users: int
+) -> Ints:
+    """Open-loop requests as they come; users' jobs are written when they are sent."""
+    ranks, n = _ranks(scenario), len(requests.arrival_ps)
+    jobs = np.zeros((n + users, layout.JOB), dtype=np.int64)
+    jobs[:, [layout.FIRST_PS, layout.FINISH_PS, layout.HIT_TOKENS]] = layout.NOT_YET
+    asked = jobs[:n]
+    asked[:, layout.NEEDED] = requests.prompt
+    asked[:, layout.PROMPT] = requests.prompt
+    asked[:, layout.LEFT] = requests.answer
+    of_class = np.array([(names.index(c.model), ranks[c.priority]) for c in scenario.classes], dtype=np.int64)
+    asked[:, [layout.ASKED_MODEL, layout.RANK]] = of_class.reshape(-1, 2)[requests.class_index]
+    asked[:, layout.FIRST_ID] = prefixes.first
+    asked[:, layout.IDS] = prefixes.full
+    asked[:, layout.DEADLINE_PS] = _deadlines(scenario, requests)
+    return jobs
+
+
+def _deadlines(scenario: Scenario, requests: OpenRequests) -> Ints:
+    """Until when each request waits; NEVER beyond the horizon."""
+    timeout_ps = [layout.NEVER if c.timeout_s is None else picoseconds(c.timeout_s) for c in scenario.classes]
+    spans = np.array(timeout_ps, dtype=np.int64)[requests.class_index]
+    in_time = spans <= picoseconds(scenario.horizon_s) - requests.arrival_ps
+    return np.where(in_time, requests.arrival_ps + np.where(in_time, spans, 0), layout.NEVER)
+
+
+def _ranks(scenario: Scenario) -> dict[int, int]:
+    """Priority -> rank, 0 for the highest."""
+    priorities = {c.priority for c in scenario.classes} | {p.priority for p in scenario.pipelines}
+    return {priority: rank for rank, priority in enumerate(sorted(priorities, reverse=True))}
+
+
+class PrefixBlocks(NamedTuple):
+    """Tokens of a block by model; the ids of all prompts end to end, renumbered from 0; first id and number of ids
+    (full blocks of the prompt) of each open-loop request."""
+
+    block_tokens: dict[str, int]
+    ids: Ints
+    first: Ints
+    full: Ints
+
+
+def prefix_blocks(scenario: Scenario, requests: OpenRequests) -> PrefixBlocks:
+    """The classes' prefixes. Raises ValueError when classes of a model have blocks of different sizes."""
+    first, count = np.zeros_like(requests.row), np.zeros_like(requests.row)
+    pieces: list[NDArray[np.int64]] = [np.zeros(0, dtype=np.int64)]
+    block_tokens: dict[str, int] = {}
+    behind = 0
+    for index, traffic in enumerate(scenario.classes):
+        prefixes = traffic.prefixes
+        if prefixes is None:
+            continue
+        if block_tokens.setdefault(traffic.model, prefixes.block_tokens) != prefixes.block_tokens:
+            raise ValueError(f"{traffic.model}: prefix blocks of one size")
+        mine = requests.class_index == index
+        rows = requests.row[mine]
+        first[mine] = behind + prefixes.starts[rows]
+        full = requests.prompt[mine] // prefixes.block_tokens
+        count[mine] = np.minimum(prefixes.starts[rows + 1] - prefixes.starts[rows], full)
+        pieces.append(prefixes.ids)
+        behind += len(prefixes.ids)
+    ids = np.unique(np.concatenate(pieces), return_inverse=True)[1].astype(np.int64).ravel()
+    return PrefixBlocks(block_tokens, ids, first, count)
+
+
+def _share_prefixes(servers: tuple[LlmServer | StageServer, ...], facts: Ints, block_tokens: Mapping[str, int]) -> None:
+    """Note in `facts` which replicas keep prefixes. Raises ValueError for blocks that are no multiple of theirs."""
+    row = 0
+    for server in servers:
+        tokens = block_tokens.get(server.model, 0)
+        if isinstance(server, LlmServer) and server.prefix_caching and tokens > 0:
+            if tokens % server.block_size_tokens:
+                raise ValueError(f"{server.deployment}: {tokens} tokens are no multiple of {server.block_size_tokens}")
+            facts[row : row + server.replicas, layout.PREFIX_BLOCKS] = tokens // server.block_size_tokens
+            facts[row : row + server.replicas, layout.PREFIX_TOKENS] = tokens
+        row += server.replicas
+
+
+def _cache(facts: Ints, ids: int) -> Ints:
+    """An empty prefix cache for every replica, if any has one."""
+    ids = ids if facts[:, layout.PREFIX_BLOCKS].any() else 0
+    return np.full((len(facts), ids, 3), layout.UNKNOWN, dtype=np.int64)
 
 
 def _agenda(replicas: int, pipelines: Ints, users: Ints, user_start_ps: Ints) -> Ints:

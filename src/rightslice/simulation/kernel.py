@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rightslice.simulation.agenda import reschedule
+from rightslice.simulation.batching import end_batch, start_batch, stop_batch
 from rightslice.simulation.compiling import compiled, compiled_and_cached, source_digest
 from rightslice.simulation.engine import end_run, start_run, stop_run, used_blocks
 from rightslice.simulation.layout import (
     AFTERWARDS,
-    ANSWER,
-    ARRIVAL_PS,
     ARRIVED,
+    BATCH,
     BUSY,
     DUE,
     FAILED,
@@ -30,8 +30,6 @@ from rightslice.simulation.layout import (
     LLM,
     NEVER,
     NOW,
-    OF_MODEL,
-    PROMPT,
     ROWS,
     STAGE,
     TOUCHED,
@@ -49,10 +47,12 @@ def end_of_replica(replica: int, now: int, state: State) -> None:
     state.done[0] = 0
     if state.facts[replica, KIND] == LLM:
         end_run(replica, now, state)
+    elif state.facts[replica, KIND] == BATCH:
+        end_batch(replica, now, state)
     else:
         end_services(replica, now, state)
     touch(replica, state)
-    requests = len(state.requests)
+    requests = len(state.arrival_ps)
     for k in range(1, state.done[0] + 1):
         job = state.done[k]
         if job >= requests:
@@ -68,7 +68,9 @@ def start_touched(now: int, state: State) -> None:
         if state.facts[replica, KIND] == STAGE:
             reschedule(replica, start_services(replica, now, state), state.agenda)
         elif state.live[replica, BUSY] == 0:
-            reschedule(replica, start_run(replica, now, state), state.agenda)
+            llm = state.facts[replica, KIND] == LLM
+            ends_ps = start_run(replica, now, state) if llm else start_batch(replica, now, state)
+            reschedule(replica, ends_ps, state.agenda)
     state.touched[0] = 0
 
 
@@ -76,8 +78,8 @@ def start_touched(now: int, state: State) -> None:
 def next_ps(state: State) -> int:
     """When something happens next; NEVER."""
     now = NEVER
-    if state.clock[ARRIVED] < len(state.requests):
-        now = state.requests[state.clock[ARRIVED], ARRIVAL_PS]
+    if state.clock[ARRIVED] < len(state.arrival_ps):
+        now = state.arrival_ps[state.clock[ARRIVED]]
     if state.agenda.shape[1] > 0:
         now = min(now, state.agenda[DUE, state.agenda[HEAP, 0]])
     return int(now)
@@ -95,10 +97,9 @@ def play_instant(now: int, state: State) -> None:
             start_pass(entity - replicas, now, state)
         else:
             end_of_replica(entity, now, state)
-    while clock[ARRIVED] < len(state.requests) and state.requests[clock[ARRIVED], ARRIVAL_PS] == now:
+    while clock[ARRIVED] < len(state.arrival_ps) and state.arrival_ps[clock[ARRIVED]] == now:
         job = clock[ARRIVED]
-        model, prompt, answer = state.requests[job, OF_MODEL], state.requests[job, PROMPT], state.requests[job, ANSWER]
-        if not submit(job, model, prompt, answer, now, state):
+        if not submit(job, now, state):
             state.jobs[job, FINISH_PS] = FAILED
         clock[ARRIVED] += 1
     start_touched(now, state)
@@ -121,6 +122,8 @@ def close(now: int, state: State) -> None:
     for replica in range(state.live.shape[0]):
         if state.facts[replica, KIND] == STAGE:
             settle(replica, now, state)
+        elif state.facts[replica, KIND] == BATCH:
+            stop_batch(replica, now, state)
         else:
             stop_run(replica, now, state)
     state.clock[AFTERWARDS] = 0

@@ -3,45 +3,54 @@
 Time is int64 picoseconds. Nothing is stored per token. Column numbers are the constants below.
 
 INPUT
-  requests   [n, 4]     open-loop requests, sorted by time: ARRIVAL_PS, OF_MODEL, PROMPT, ANSWER; job i is request i
+  arrival_ps [n]        open-loop requests, sorted by time; job i is request i
+  prefix_ids [..]       the blocks that prompts start with
   models     [m, MODEL] FIRST_REPLICA of a model and the one BEHIND its last (equal: nobody serves it, requests fail);
-             ABLE, how many take requests; QUEUE_HEAD and QUEUE_TAIL of the requests that wait for the first of them,
-             QUEUED their number; ARRIVALS so far; the router's POLICY, TURN, RANDOM number, AGE_PS of its signals and
-             READ_PS, when it read them
-  weights    [m, 2]     what the router multiplies waiting requests and KV use with
+             ABLE, how many take requests; QUEUED requests that wait for the first of them; ARRIVALS so far; the
+             router's POLICY, TURN, RANDOM number, AGE_PS of its signals and READ_PS, when it read them
+  weights    [m, 3]     what the router multiplies waiting requests, KV use and the unknown share of the prompt with
   facts      [r, FACTS] what a replica is: kind, limits, costs; OFFSET points into `tables`; LONGEST_PS bounds a run of
-             steps so that no product overflows; from UNDISTURBED on, KV_TOKEN_PS to PREFILL_STEP_PS without slowdown
-  tables     [..]       step time by tokens (LLM) or latency by concurrency (stage) of all deployments, end to end
-  pipelines  [p, 4]     stages, think time, time from which no request starts; STARTED counts (written)
+             steps so that no product overflows; ADMISSION; KV blocks of one block of `prefix_ids` in PREFIX_BLOCKS (0:
+             no prefix cache) and its PREFIX_TOKENS; DELAY_PS of batches; from UNDISTURBED on, KV_TOKEN_PS to
+             PREFILL_STEP_PS without slowdown
+  tables     [..]       step time by tokens (LLM) or latency by concurrency or size of a batch (stage) of all
+             deployments, end to end
+  pipelines  [p, 5]     stages, think time, time from which no request starts; STARTED counts (written); rank
   stages     [p, s, 3]  model, first entry and number of entries in `samples`
   samples    [k, 2]     prompt and answer tokens
 
-
 PLAY
   clock      [CLOCK]    NOW, the last boundary; ARRIVED open-loop requests, ROWS of passes in use; AFTERWARDS: 1 while
-             orders are carried out, when the steps that start now have started; RETRY_LIMIT; REQUEUED, LOST_JOBS
+             orders are carried out, when the steps that start now have started; RETRY_LIMIT; REQUEUED jobs so far
   agenda     [3, r + u] row DUE: when entity e acts next (e < r: replica, its run or next service ends; else user
              e - r wakes up); rows HEAP and PLACE: a binary heap of entities by (DUE, e), and where each one is in it
-  live       [r, LIVE]  counters of a replica: CONDITION, RUNNING jobs, OUTSTANDING = running + waiting, FINISHED jobs,
-             HEAD and TAIL of the waiting list, FREE blocks, BUSY (a step is under way), TOUCHED, OLDEST (ring start,
-             stages), SINCE; LLM only: FIRST and LAST of the running list in order of admission, FRESH the first job in
-             it that is computing its prompt, DECODING jobs, CONTEXT = sum of their CACHED + 1, STEPS done, ADMITTED
-             jobs so far, and the run under way: RUN_STEPS steps from SINCE on, step k of which takes
-             STEP_FIRST_PS + k STEP_MORE_PS; KV_USED blocks at the last boundary. NEW_CONDITION is an order given there,
-             carried out when the play goes on, or NO_ORDER. ABLE_REPLICA, in the rows from FIRST_REPLICA of a model on:
-             its ABLE replicas, in order
+  live       [r, LIVE]  counters of a replica: RUNNING jobs, OUTSTANDING = running + waiting, FINISHED jobs, FREE
+             blocks, BUSY (a step is under way), TOUCHED, OLDEST (ring start, stages), SINCE
+             LLM only: FIRST and LAST of the running list in order of admission, FRESH the first job in it that is
+             computing its prompt, DECODING jobs, CONTEXT = sum of their CACHED + 1, STEPS done, ADMITTED jobs so far;
+             the run under way: RUN_STEPS steps from SINCE on, step k of which takes STEP_FIRST_PS + k STEP_MORE_PS;
+             IDLE_BLOCKS, STALEST and FRESHEST of the prefix cache; PROMISED, the sum of the decoding jobs' LEFT, and
+             the expected RATIO of it (estimate.py); RETRACTED: the step under way has evicted somebody
+             for the control plane: CONDITION; NEW_CONDITION, an order given at a boundary and carried out when the play
+             goes on (NO_ORDER); KV_USED blocks at the last boundary; ABLE_REPLICA, in the rows from FIRST_REPLICA of a
+             model on: its ABLE replicas, in order
   pace       [r, PACE]  SLOWDOWN, the factor on every time, and NEW_SLOWDOWN, an order (0: none); PROGRESS of a stage:
              work done for a job that was always there; SEEN_WAITING requests and SEEN_KV use as the router last read
              them; ROUGH_KV and ROUGH_BATCH, the integrals of `totals` as floats
+  heads [r + m], tails [r + m, p]   lists of waiting jobs (queues.py) of each replica, then of each model
+  cache      [r, i, 3]  prefix cache (prefix.py), by id: USERS, and OLDER and NEWER in the list of those without
   slots      [r, w, 2]  LLM: heap of decoding jobs by the value of STEPS at which they end: (value, job).
-             Stage: a ring of jobs in service, from OLDEST on: (unused, job)
+             Stage: a ring of jobs in service, from OLDEST on: (unused, job). Batch server: those of the batch
   residues   [r, b]     LLM: decoding jobs by CACHED modulo block size
   jobs       [n + u, JOB] NEEDED tokens in the cache before the next token appears (prompt + answered so far), CACHED
              tokens, LEFT answer tokens, CHUNK of the step under way, NEXT in the waiting or running list, BEFORE in the
-             running list, SLOT in the heap, ORDER of admission, ASKED_MODEL, RETRIES. While a job decodes, CACHED is
-             counted from STEPS (tokens - STEPS) and LEFT to it (tokens + STEPS): a step changes STEPS and nothing else.
+             running list, SLOT in the heap, ORDER of admission, ASKED_MODEL, RETRIES; RANK, 0 for the highest priority;
+             from FIRST_ID on in `prefix_ids` the IDS full blocks that its prompt starts with; HIT_TOKENS found in the
+             prefix cache when it was first admitted (NOT_YET); ENTERED_PS, when it came to its replica; DEADLINE_PS,
+             until when it waits (NEVER once it was admitted); PROMPT tokens. While a job decodes, CACHED is counted
+             from STEPS (tokens - STEPS) and LEFT to it (tokens + STEPS): a step changes STEPS and nothing else.
              Output: FIRST_PS and FINISH_PS, NOT_YET or the time; FINISH_PS FAILED: refused; LOST: its replica went away
-             and it had no retry left
+             and it had no retry left; TIMED_OUT: it waited too long
   goal       [n + u]    stages: the PROGRESS at which a job is done
   users      [u, 3]     pipeline, stage, row of `passes`; a user has at most one request under way: job n + u
   touched    [r + 1]    replicas to look at when the events of this instant are done; entry 0 counts them
@@ -68,41 +77,49 @@ NEVER: Final = 2**63 - 1
 NOT_YET: Final = -1
 FAILED: Final = -2
 LOST: Final = -3
+TIMED_OUT: Final = -4
 NOBODY: Final = -1
 NO_ORDER: Final = -1
 
-ARRIVAL_PS, OF_MODEL, PROMPT, ANSWER = range(4)
-FIRST_REPLICA, BEHIND, ABLE, QUEUE_HEAD, QUEUE_TAIL, QUEUED, ARRIVALS = range(7)
-POLICY, TURN, RANDOM, AGE_PS, READ_PS, MODEL = range(7, 13)
+FIRST_REPLICA, BEHIND, ABLE, QUEUED, ARRIVALS, POLICY, TURN, RANDOM, AGE_PS, READ_PS, MODEL = range(11)
 LEAST_REQUESTS, ROUND_ROBIN, TWO_CHOICES, SCORE = range(4)
 KIND, STREAMS, BUDGET, KV_BLOCKS, BLOCK_TOKENS, MODEL_LEN, OFFSET = range(7)
-KV_TOKEN_PS, ATTENTION_PS, SEQUENCE_PS, STEP_PS, PREFILL_STEP_PS, LONGEST_PS, UNDISTURBED = range(7, 14)
-FACTS: Final = 18
-LLM, STAGE = range(2)
-PIPE_STAGES, PIPE_THINK_PS, PIPE_STOP_PS, PIPE_STARTED = range(4)
+KV_TOKEN_PS, ATTENTION_PS, SEQUENCE_PS, STEP_PS, PREFILL_STEP_PS, LONGEST_PS = range(7, 13)
+ADMISSION, PREFIX_BLOCKS, PREFIX_TOKENS, DELAY_PS, UNDISTURBED = range(13, 18)
+FACTS: Final = 22
+GROWING, WHOLE_ANSWER, ESTIMATE = range(3)
+LLM, STAGE, BATCH = range(3)
+PIPE_STAGES, PIPE_THINK_PS, PIPE_STOP_PS, PIPE_STARTED, PIPE_RANK = range(5)
 STAGE_MODEL, SAMPLE_FIRST, SAMPLE_COUNT = range(3)
 
-NOW, ARRIVED, ROWS, AFTERWARDS, RETRY_LIMIT, REQUEUED, LOST_JOBS, CLOCK = range(8)
+NOW, ARRIVED, ROWS, AFTERWARDS, RETRY_LIMIT, REQUEUED, CLOCK = range(7)
 DUE, HEAP, PLACE = range(3)
-RUNNING, OUTSTANDING, FINISHED, HEAD, TAIL, FREE, BUSY, TOUCHED, OLDEST, SINCE = range(10)
-FIRST, LAST, FRESH, DECODING, CONTEXT, STEPS, ADMITTED, RUN_STEPS, STEP_FIRST_PS, STEP_MORE_PS = range(10, 20)
-CONDITION, NEW_CONDITION, ABLE_REPLICA, KV_USED, LIVE = range(20, 25)
+RUNNING, OUTSTANDING, FINISHED, FREE, BUSY, TOUCHED, OLDEST, SINCE = range(8)
+FIRST, LAST, FRESH, DECODING, CONTEXT, STEPS, ADMITTED, RUN_STEPS, STEP_FIRST_PS, STEP_MORE_PS = range(8, 18)
+CONDITION, NEW_CONDITION, ABLE_REPLICA, KV_USED, IDLE_BLOCKS, STALEST, FRESHEST, PROMISED, RATIO, RETRACTED, LIVE = (
+    range(18, 29)
+)
 ABSENT, STARTING, READY, DRAINING, GONE = range(5)
 SLOWDOWN, NEW_SLOWDOWN, PROGRESS, SEEN_WAITING, SEEN_KV, ROUGH_KV, ROUGH_BATCH, PACE = range(8)
 VALUE, OWNER = range(2)
-NEEDED, CACHED, LEFT, CHUNK, NEXT, BEFORE, SLOT, ORDER, ASKED_MODEL, RETRIES, FIRST_PS, FINISH_PS, JOB = range(13)
+NEEDED, CACHED, LEFT, CHUNK, NEXT, BEFORE, SLOT, ORDER, ASKED_MODEL, RETRIES, FIRST_PS, FINISH_PS = range(12)
+RANK, FIRST_ID, IDS, HIT_TOKENS, ENTERED_PS, DEADLINE_PS, PROMPT, JOB = range(12, 20)
+USERS, OLDER, NEWER = range(3)
+UNKNOWN: Final = -1
 USER_PIPELINE, USER_STAGE, USER_PASS = range(3)
 PASS_PIPELINE, PASS_SAMPLE, PASS_USER, PASS_START, PASS_FINISH, PASS_STAGES = range(6)
 BUSY_PS, KV_BLOCK_PS, BATCH_PS, PEAK_BLOCKS, PREEMPTIONS, TOTALS = range(6)
 
 LONGEST_RUN_PS: Final = 2**58
 """A run of steps is cut here at the latest: a horizon of 100 days plus it stays below 2^63 ps."""
+LONGEST_RUN_STEPS: Final = 2**20
+"""And here: sums of squares of its steps stay below 2^63."""
 
 
 class State(NamedTuple):
     """Every array of a run; fixed types, C order."""
 
-    requests: Ints
+    arrival_ps: Ints
     models: Ints
     weights: Floats
     facts: Ints
@@ -113,6 +130,10 @@ class State(NamedTuple):
     clock: Ints
     agenda: Ints
     live: Ints
+    heads: Ints
+    tails: Ints
+    prefix_ids: Ints
+    cache: Ints
     pace: Floats
     slots: Ints
     residues: Ints

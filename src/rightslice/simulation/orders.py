@@ -12,8 +12,9 @@ from __future__ import annotations
 import numpy as np
 
 from rightslice.simulation.agenda import reschedule
+from rightslice.simulation.batching import stop_batch
 from rightslice.simulation.compiling import compiled, compiled_apart
-from rightslice.simulation.engine import cut_short, drop_running, stop_run
+from rightslice.simulation.engine import cut_short, stop_run
 from rightslice.simulation.layout import (
     ABLE,
     ABLE_REPLICA,
@@ -22,17 +23,15 @@ from rightslice.simulation.layout import (
     BEHIND,
     BUSY,
     CONDITION,
-    FACTS,
+    DEADLINE_PS,
     FAILED,
     FINISH_PS,
     FIRST_REPLICA,
     GONE,
-    HEAD,
     KIND,
     KV_TOKEN_PS,
     LLM,
     LOST,
-    LOST_JOBS,
     NEVER,
     NEW_CONDITION,
     NEW_SLOWDOWN,
@@ -41,8 +40,7 @@ from rightslice.simulation.layout import (
     NOBODY,
     NOT_YET,
     OUTSTANDING,
-    QUEUE_HEAD,
-    QUEUE_TAIL,
+    PREFILL_STEP_PS,
     QUEUED,
     READ_PS,
     READY,
@@ -50,9 +48,13 @@ from rightslice.simulation.layout import (
     RETRIES,
     RETRY_LIMIT,
     SLOWDOWN,
+    STAGE,
+    TIMED_OUT,
     UNDISTURBED,
     State,
 )
+from rightslice.simulation.queues import pop, push_front, take_all
+from rightslice.simulation.running import drop_running
 from rightslice.simulation.stage import drop_services, settle
 from rightslice.simulation.users import end_pass
 from rightslice.simulation.waiting import dispatch, touch
@@ -60,8 +62,8 @@ from rightslice.simulation.waiting import dispatch, touch
 
 @compiled_apart
 def give_up(job: int, outcome: int, now: int, state: State) -> None:
-    """A request ends without its answer: FAILED or LOST."""
-    requests = len(state.requests)
+    """A request ends without its answer: FAILED, LOST or TIMED_OUT."""
+    requests = len(state.arrival_ps)
     if job >= requests:
         end_pass(job - requests, outcome, now, state)
     else:
@@ -69,49 +71,41 @@ def give_up(job: int, outcome: int, now: int, state: State) -> None:
 
 
 @compiled_apart
-def requeue(chain: int, last: int, now: int, state: State) -> int:
-    """Put a chain of jobs between the job `last` (or the front) of their model's queue and the one behind it.
-
-    Those without a retry left are lost. The last one of the queue's jobs that are placed so far.
-    """
+def requeue(chain: int, now: int, state: State) -> None:
+    """Put a chain of jobs before the others of their priority in their model's queue; those without a retry left are
+    lost."""
     jobs, models, clock = state.jobs, state.models, state.clock
+    backwards = NOBODY
     while chain != NOBODY:
         job, chain = chain, jobs[chain, NEXT]
+        jobs[job, NEXT] = backwards
+        backwards = job
+    while backwards != NOBODY:
+        job, backwards = backwards, jobs[backwards, NEXT]
         if jobs[job, RETRIES] >= clock[RETRY_LIMIT]:
-            clock[LOST_JOBS] += 1
             give_up(job, LOST, now, state)
             continue
         jobs[job, RETRIES] += 1
         clock[REQUEUED] += 1
-        model = jobs[job, ASKED_MODEL]
-        behind = models[model, QUEUE_HEAD] if last == NOBODY else jobs[last, NEXT]
-        jobs[job, NEXT] = behind
-        if last == NOBODY:
-            models[model, QUEUE_HEAD] = job
-        else:
-            jobs[last, NEXT] = job
-        if behind == NOBODY:
-            models[model, QUEUE_TAIL] = job
-        models[model, QUEUED] += 1
-        last = job
-    return last
+        models[jobs[job, ASKED_MODEL], QUEUED] += 1
+        push_front(len(state.live) + jobs[job, ASKED_MODEL], job, state)
 
 
 @compiled_apart
 def lose(replica: int, now: int, state: State) -> None:
     """The replica is gone, and with it all it had in memory."""
-    live = state.live
     if state.facts[replica, KIND] == LLM:
         stop_run(replica, now, state)
         chain = drop_running(replica, state)
     else:
-        settle(replica, now, state)
+        if state.facts[replica, KIND] == STAGE:
+            settle(replica, now, state)
+        else:
+            stop_batch(replica, now, state)
         chain = drop_services(replica, state)
-    last = requeue(chain, NOBODY, now, state)
-    waiting = live[replica, HEAD]
-    live[replica, HEAD] = NOBODY
-    live[replica, OUTSTANDING] = 0
-    requeue(waiting, last, now, state)
+    requeue(take_all(replica, state), now, state)
+    requeue(chain, now, state)
+    state.live[replica, OUTSTANDING] = 0
     reschedule(replica, NEVER, state.agenda)
 
 
@@ -121,11 +115,11 @@ def slow_down(replica: int, factor: float, now: int, state: State) -> None:
     if state.facts[replica, KIND] == LLM:
         if state.live[replica, BUSY] == 1:
             cut_short(replica, now, state)
-    else:
+    elif state.facts[replica, KIND] == STAGE:
         settle(replica, now, state)
         touch(replica, state)
     state.pace[replica, SLOWDOWN] = factor
-    for k in range(FACTS - UNDISTURBED):
+    for k in range(PREFILL_STEP_PS - KV_TOKEN_PS + 1):
         state.facts[replica, KV_TOKEN_PS + k] = int(np.rint(state.facts[replica, UNDISTURBED + k] * factor))
 
 
@@ -144,12 +138,13 @@ def list_able(model: int, state: State) -> None:
 @compiled
 def flush(model: int, now: int, state: State) -> None:
     """Route the requests that wait for a replica, if there is one."""
-    models = state.models
-    while models[model, QUEUE_HEAD] != NOBODY and models[model, ABLE] > 0:
-        job = models[model, QUEUE_HEAD]
-        models[model, QUEUE_HEAD] = state.jobs[job, NEXT]
-        models[model, QUEUED] -= 1
-        if not dispatch(job, now, state):
+    queue = len(state.live) + model
+    while state.heads[queue] != NOBODY and state.models[model, ABLE] > 0:
+        job = pop(queue, state)
+        state.models[model, QUEUED] -= 1
+        if state.jobs[job, DEADLINE_PS] <= now:
+            give_up(job, TIMED_OUT, now, state)
+        elif not dispatch(job, now, state):
             give_up(job, FAILED, now, state)
 
 

@@ -22,13 +22,15 @@ from rightslice.simulation.layout import (
     FINISH_PS,
     FINISHED,
     FIRST_PS,
+    HIT_TOKENS,
     KV_BLOCK_PS,
     KV_USED,
-    LOST_JOBS,
+    LOST,
     NEW_CONDITION,
     NEW_SLOWDOWN,
     NOW,
     OUTSTANDING,
+    PASS_FINISH,
     QUEUED,
     REQUEUED,
     ROUGH_BATCH,
@@ -44,7 +46,8 @@ from rightslice.simulation.scenario import Scenario
 class Played(NamedTuple):
     """What happened: by open-loop request, by replica, and one row per request of a pipeline (layout.py).
 
-    `totals` is an array of objects: whole numbers of any size.
+    `totals` is an array of objects: whole numbers of any size. `hit_tokens`: prompt tokens found in the prefix cache
+    when the open-loop request was first admitted, NOT_YET before.
     """
 
     first_ps: Ints
@@ -52,6 +55,7 @@ class Played(NamedTuple):
     totals: Ints
     passes: Ints
     requeued: int
+    hit_tokens: Ints
 
 
 Condition = Literal["absent", "starting", "ready", "draining", "gone"]
@@ -85,13 +89,12 @@ class SteppedRun:
     """
 
     def __init__(self, scenario: Scenario, requests: OpenRequests | None = None) -> None:
-        requests = open_requests(scenario) if requests is None else requests
-        names, servers = ordered_servers(scenario)
-        self.models = names
-        self.replicas = tuple((server.deployment, number) for server in servers for number in range(server.replicas))
-        self._requests = len(requests.arrival_ps)
+        self.scenario = scenario
+        self.requests = open_requests(scenario) if requests is None else requests
+        self.models, self.servers = ordered_servers(scenario)
+        self.replicas = tuple((s.deployment, number) for s in self.servers for number in range(s.replicas))
         self._horizon_ps = picoseconds(scenario.horizon_s)
-        self._state = initial_state(scenario, requests)
+        self._state = initial_state(scenario, self.requests)
         self._ordered = False
 
     @property
@@ -114,16 +117,18 @@ class SteppedRun:
         self._ordered = True
 
     def advance(self, until_s: float) -> None:
-        """Carry out what was ordered, and play up to and at `until_s`, at most the horizon."""
-        self._play(min(picoseconds(until_s), self._horizon_ps), closing=False)
+        """Carry out what was ordered, and play up to and at `until_s`; not back in time, and at most to the horizon."""
+        until_ps = max(picoseconds(until_s), int(self._state.clock[NOW]))
+        self._play(min(until_ps, self._horizon_ps), closing=False)
 
     def finish(self) -> Played:
         """Play up to the horizon. The run cannot go on after it."""
         self._play(self._horizon_ps, closing=True)
-        state, n = self._state, self._requests
+        state, n = self._state, len(self.requests.arrival_ps)
         first_ps, finish_ps = state.jobs[:n, FIRST_PS].copy(), state.jobs[:n, FINISH_PS].copy()
         passes = state.passes[: state.clock[ROWS]]
-        return Played(first_ps, finish_ps, whole_totals(state), passes, int(state.clock[REQUEUED]))
+        hits = state.jobs[:n, HIT_TOKENS].copy()
+        return Played(first_ps, finish_ps, whole_totals(state), passes, int(state.clock[REQUEUED]), hits)
 
     def look(self) -> Observation:
         """What a control plane sees at the last boundary."""
@@ -140,7 +145,10 @@ class SteppedRun:
 
     def counted(self) -> tuple[int, int]:
         """Requests computed again so far because their replica vanished, and those lost for want of retries."""
-        return int(self._state.clock[REQUEUED]), int(self._state.clock[LOST_JOBS])
+        state, n = self._state, len(self.requests.arrival_ps)
+        passes = state.passes[: state.clock[ROWS], PASS_FINISH]
+        lost = np.count_nonzero(state.jobs[:n, FINISH_PS] == LOST) + np.count_nonzero(passes == LOST)
+        return int(state.clock[REQUEUED]), int(lost)
 
     def _play(self, until_ps: int, *, closing: bool) -> None:
         while not advance(self._state, until_ps, self._ordered, closing):

@@ -3,14 +3,15 @@
 least requests  fewest outstanding (running and waiting), the first among equals
 round robin     one after the other
 two choices     the one with fewer outstanding of two drawn at random, the first drawn among equals
-score           lowest weighted sum of waiting requests and KV use, the first among equals. Both are read from all
-                replicas when a request comes and the last reading is older than the age of the signals: until then
-                all requests are sent by the same figures, as behind a gateway that polls
+score           lowest weighted sum of waiting requests, KV use and the share of the prompt that is not in the prefix
+                cache, the first among equals. The first two are read from all replicas when a request comes and the
+                last reading is older than the age of the signals: until then all requests are sent by the same
+                figures, as behind a gateway that polls
 """
 
 from __future__ import annotations
 
-from rightslice.simulation.compiling import compiled, compiled_apart
+from rightslice.simulation.compiling import compiled
 from rightslice.simulation.engine import used_blocks
 from rightslice.simulation.layout import (
     ABLE,
@@ -18,6 +19,7 @@ from rightslice.simulation.layout import (
     AGE_PS,
     FIRST_REPLICA,
     KV_BLOCKS,
+    NEEDED,
     NOBODY,
     NOT_YET,
     OUTSTANDING,
@@ -33,6 +35,7 @@ from rightslice.simulation.layout import (
     TWO_CHOICES,
     State,
 )
+from rightslice.simulation.prefix import known_tokens
 
 
 @compiled
@@ -88,7 +91,7 @@ def read_signals(model: int, now: int, state: State) -> None:
 
 
 @compiled
-def lowest_score(model: int, now: int, state: State) -> int:
+def lowest_score(job: int, model: int, now: int, state: State) -> int:
     """Position of the lowest score."""
     read_ps, weights, pace = state.models[model, READ_PS], state.weights, state.pace
     if read_ps == NOT_YET or now - read_ps >= state.models[model, AGE_PS]:
@@ -97,14 +100,16 @@ def lowest_score(model: int, now: int, state: State) -> int:
     for at in range(state.models[model, ABLE]):
         replica = able_replica(model, at, state)
         score = weights[model, 0] * pace[replica, SEEN_WAITING] + weights[model, 1] * pace[replica, SEEN_KV]
+        if weights[model, 2] > 0.0:
+            score += weights[model, 2] * (1.0 - known_tokens(replica, job, state) / state.jobs[job, NEEDED])
         if at == 0 or score < lowest:
             best, lowest = at, score
     return best
 
 
-@compiled_apart
-def route(model: int, now: int, state: State) -> int:
-    """The replica for the next request of a model; NOBODY when none takes requests."""
+@compiled
+def route(job: int, model: int, now: int, state: State) -> int:
+    """The replica for a request of a model; NOBODY when none takes requests."""
     policy = state.models[model, POLICY]
     if state.models[model, ABLE] == 0:
         return NOBODY
@@ -113,7 +118,7 @@ def route(model: int, now: int, state: State) -> int:
     elif policy == TWO_CHOICES:
         at = two_choices(model, state)
     elif policy == SCORE:
-        at = lowest_score(model, now, state)
+        at = lowest_score(job, model, now, state)
     else:
         at = least_requests(model, state)
     return able_replica(model, at, state)

@@ -18,25 +18,19 @@ def simulate(scenario: Scenario) -> SimulationResult:
     compiled kernel (numba); the first call on a machine compiles it. What is counted: statistics.py.
     Raises ValueError when an LLM stage of a pipeline has no token lengths.
     """
-    from rightslice.simulation.inputs import open_requests, ordered_servers  # noqa: PLC0415 - loads numba
-    from rightslice.simulation.play import play  # noqa: PLC0415 - loads numba
-    from rightslice.simulation.statistics import summarised  # noqa: PLC0415 - beside the kernel's constants
+    from rightslice.simulation.play import SteppedRun  # noqa: PLC0415 - loads numba
+    from rightslice.simulation.statistics import result_of  # noqa: PLC0415 - beside the constants of the loop
 
-    requests = open_requests(scenario)
-    _, servers = ordered_servers(scenario)
-    return summarised(scenario, servers, requests, play(scenario, requests))
+    return result_of(SteppedRun(scenario))
 
 
 def simulate_cluster(scenario: Scenario, cluster: Cluster) -> tuple[SimulationResult, ClusterLog]:
     """The same with a control plane, and what it did."""
-    from rightslice.simulation.cluster import play_cluster  # noqa: PLC0415 - loads numba
-    from rightslice.simulation.inputs import open_requests, ordered_servers  # noqa: PLC0415 - loads numba
-    from rightslice.simulation.statistics import summarised  # noqa: PLC0415 - beside the kernel's constants
+    from rightslice.simulation.cluster import control  # noqa: PLC0415 - loads numba
+    from rightslice.simulation.statistics import result_of  # noqa: PLC0415 - beside the constants of the loop
 
-    requests = open_requests(scenario)
-    _, servers = ordered_servers(scenario)
-    played, log = play_cluster(scenario, cluster)
-    return summarised(scenario, servers, requests, played), log
+    run, log = control(scenario, cluster)
+    return result_of(run), log
 
 
 def load_kernel() -> None:

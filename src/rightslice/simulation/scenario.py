@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -13,11 +13,16 @@ from rightslice.core.slo import Slo
 from rightslice.performance.costs import StageCosts, StepCosts
 from rightslice.traffic.arrivals import Arrivals
 
+Admission = Literal["prompt", "answer", "estimate"]
+"""What a request must find room for to start: its prompt (vLLM: it may be evicted later), prompt and whole answer
+(TensorRT-LLM GUARANTEED_NO_EVICT), or these beside what is expected of the others (SGLang: estimate.py)."""
+
 
 @dataclass(frozen=True, slots=True)
 class LlmServer:
     """`replicas` equal LLM engines of one deployment. The KV cache of one replica is `kv_blocks` blocks.
 
+    `prefix_caching`: blocks of prompts stay known for later requests (prefix.py), where classes have `prefixes`.
     Raises ValueError for a token budget beyond the cost table, sizes below 1, or steps that take no time.
     """
 
@@ -30,6 +35,8 @@ class LlmServer:
     max_num_seqs: int
     max_num_batched_tokens: int
     max_model_len: int
+    admission: Admission = "prompt"
+    prefix_caching: bool = False
 
     def __post_init__(self) -> None:
         sizes = (self.block_size_tokens, self.max_num_seqs, self.max_num_batched_tokens, self.max_model_len)
@@ -43,14 +50,22 @@ class LlmServer:
 
 @dataclass(frozen=True, slots=True)
 class StageServer:
-    """`replicas` equal servers of a measured stage. Raises ValueError for a latency of 0."""
+    """`replicas` equal servers of a measured stage.
+
+    Without `batch_delay_s` n requests share the server and each takes `latency_ps[n]`. With it the server takes batches
+    of at most `max_streams`, one at a time: a batch of n takes `latency_ps[n]`, and the first in line waits at most
+    `batch_delay_s` for others. Raises ValueError for a latency of 0 or a negative delay.
+    """
 
     deployment: str
     model: str
     replicas: int
     costs: StageCosts
+    batch_delay_s: float | None = None
 
     def __post_init__(self) -> None:
+        if self.batch_delay_s is not None and not self.batch_delay_s >= 0.0:
+            raise ValueError(f"{self.deployment}: a delay is not negative")
         if int(self.costs.latency_ps[1]) < 1 or self.replicas < 0:
             raise ValueError(f"{self.deployment}: a stage takes time")
 
@@ -62,29 +77,74 @@ Policy = Literal["least-requests", "round-robin", "two-choices", "score"]
 class Routing:
     """How requests of a model find a replica; policies: routing.py.
 
-    For `score`: the weights of a waiting request and of a full KV cache, and how old the gateway's figures may get.
-    `seed` is that of `two-choices`. Raises ValueError for negative weights or ages.
+    For `score`: the weights of a waiting request, of a full KV cache and of a prompt that is not in the prefix cache,
+    and how old the gateway's figures of the first two may get. `seed` is that of `two-choices`. Raises ValueError for
+    negative weights or ages.
     """
 
     policy: Policy = "least-requests"
     queue_weight: float = 1.0
     kv_weight: float = 1.0
+    prefix_weight: float = 0.0
     signal_age_s: float = 0.0
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if min(self.queue_weight, self.kv_weight, self.signal_age_s) < 0.0:
+        if min(self.queue_weight, self.kv_weight, self.prefix_weight, self.signal_age_s) < 0.0:
             raise ValueError("weights and ages are not negative")
 
 
 @dataclass(frozen=True, slots=True)
+class Prefixes:
+    """What each prompt of a class starts with: request i with the blocks `ids[starts[i] : starts[i + 1]]`, each of
+    `block_tokens` tokens. Equal ids, in any class of the model, are the same block after the same blocks.
+
+    Raises ValueError for blocks without tokens.
+    """
+
+    block_tokens: int
+    starts: NDArray[np.int64]
+    ids: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        if self.block_tokens < 1:
+            raise ValueError("a block has tokens")
+
+    def where(self, chosen: NDArray[np.bool_]) -> Prefixes:
+        """Those of the requests for which `chosen` (as many entries) is true."""
+        lengths = np.diff(self.starts)
+        starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths[chosen])])
+        ids = self.ids[self.starts[0] : self.starts[-1]]
+        return Prefixes(self.block_tokens, starts, ids[np.repeat(chosen, lengths)])
+
+
+@dataclass(frozen=True, slots=True)
 class OpenClass:
-    """One traffic class: its requests come whether or not earlier ones are answered. `arrivals` is sorted by time."""
+    """One traffic class: its requests come whether or not earlier ones are answered. `arrivals` is sorted by time.
+
+    Of two waiting requests the one with the higher `priority` is served first, and evicted last. A request that was not
+    admitted anywhere within `timeout_s` is dropped. Raises ValueError for `prefixes` of another number of requests or a
+    timeout of 0.
+    """
 
     model: str
     name: str
     arrivals: Arrivals
     slos: tuple[Slo, ...] = ()
+    priority: int = 0
+    prefixes: Prefixes | None = None
+    timeout_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.timeout_s is not None and not self.timeout_s > 0.0:
+            raise ValueError(f"{self.name}: a timeout takes time")
+        if self.prefixes is not None and len(self.prefixes.starts) != len(self.arrivals) + 1:
+            raise ValueError(f"{self.name}: {len(self.prefixes.starts)} starts for {len(self.arrivals)} requests")
+
+    def where(self, chosen: NDArray[np.bool_]) -> OpenClass:
+        """The requests for which `chosen` (as many entries) is true."""
+        prefixes = self.prefixes.where(chosen) if self.prefixes else None
+        return replace(self, arrivals=self.arrivals.where(chosen), prefixes=prefixes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +177,7 @@ class ClosedPipeline:
     ramp_down_s: float
     slos: tuple[Slo, ...] = ()
     lengths: tuple[StageLengths | None, ...] = ()
+    priority: int = 0
 
     def __post_init__(self) -> None:
         if not self.stages or self.concurrent < 0:

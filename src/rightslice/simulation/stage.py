@@ -14,10 +14,10 @@ from rightslice.simulation.engine import slowed
 from rightslice.simulation.layout import (
     BATCH_PS,
     BUSY_PS,
+    DEADLINE_PS,
     FINISH_PS,
     FINISHED,
     FIRST_PS,
-    HEAD,
     NEVER,
     NEXT,
     NOBODY,
@@ -32,6 +32,7 @@ from rightslice.simulation.layout import (
     STREAMS,
     State,
 )
+from rightslice.simulation.queues import drop_expired, pop
 
 
 @compiled
@@ -85,12 +86,14 @@ def start_services(replica: int, now: int, state: State) -> int:
         for k in range(count):
             goal[slots[replica, (oldest + k) % width, OWNER]] -= pace[replica, PROGRESS]
         pace[replica, PROGRESS] = 0.0
-    while live[replica, HEAD] != NOBODY and count < state.facts[replica, STREAMS]:
-        job = live[replica, HEAD]
-        live[replica, HEAD] = state.jobs[job, NEXT]
+    live[replica, OUTSTANDING] -= drop_expired(replica, now, state)
+    while state.heads[replica] != NOBODY and count < state.facts[replica, STREAMS]:
+        job = pop(replica, state)
+        state.jobs[job, DEADLINE_PS] = NEVER
         goal[job] = pace[replica, PROGRESS] + 1.0
         slots[replica, (oldest + count) % width, OWNER] = job
         count += 1
+        live[replica, OUTSTANDING] -= drop_expired(replica, now, state)
     live[replica, RUNNING] = count
     if count == 0:
         return NEVER

@@ -35,9 +35,9 @@ from rightslice.core.results import (
 )
 from rightslice.core.slo import Slo
 from rightslice.simulation import layout
-from rightslice.simulation.inputs import PS_PER_S, OpenRequests, picoseconds
+from rightslice.simulation.inputs import PS_PER_S, picoseconds
 from rightslice.simulation.layout import Floats, Ints
-from rightslice.simulation.play import Played
+from rightslice.simulation.play import SteppedRun
 from rightslice.simulation.scenario import ClosedPipeline, LlmServer, OpenClass, Scenario, StageServer
 
 Server = LlmServer | StageServer
@@ -47,7 +47,7 @@ _PS_PER_MS = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Requests of one kind: start, first token and finish (NOT_YET, FAILED, LOST), answer tokens; cut at `end_ps`."""
+    """Requests of one kind: start, first token, finish (NOT_YET, FAILED and below), answer tokens; cut at `end_ps`."""
 
     start_ps: Ints
     first_ps: Ints
@@ -63,7 +63,7 @@ class Times:
 
     @property
     def failed(self) -> Bools:
-        """Refused, or lost with a replica."""
+        """Refused, dropped after waiting too long, or lost with a replica."""
         refused: Bools = self.finish_ps <= layout.FAILED
         return refused
 
@@ -83,23 +83,22 @@ class Times:
         return spent / gaps, self.completed | (self.answer <= 1)
 
 
-def summarised(
-    scenario: Scenario,
-    servers: Sequence[Server],
-    requests: OpenRequests,
-    played: Played,
-) -> SimulationResult:
-    """The result of one run. `servers` in the kernel's order."""
-    first_ps, finish_ps, totals, passes, requeued = played
+def result_of(run: SteppedRun) -> SimulationResult:
+    """Play the run to its end and count."""
+    scenario, requests, played = run.scenario, run.requests, run.finish()
+    first_ps, finish_ps, totals, passes, requeued, hit_tokens = played
     warm_ps, end_ps = picoseconds(scenario.warmup_s), picoseconds(scenario.horizon_s)
-    with_tokens = frozenset(s.model for s in servers if isinstance(s, LlmServer))
+    with_tokens = frozenset(s.model for s in run.servers if isinstance(s, LlmServer))
     counted = requests.arrival_ps >= warm_ps
     per_class: list[ClassResult] = []
     for index, traffic in enumerate(scenario.classes):
         mine = counted & (requests.class_index == index)
         answer = requests.answer[mine] if traffic.model in with_tokens else np.zeros(int(mine.sum()), dtype=np.int64)
         times = Times(requests.arrival_ps[mine], first_ps[mine], finish_ps[mine], answer, end_ps)
-        per_class.append(_class_result(traffic, times, scenario.horizon_s - scenario.warmup_s))
+        admitted = mine & (hit_tokens != layout.NOT_YET)
+        prompts = int(requests.prompt[admitted].sum())
+        hit_rate = int(hit_tokens[admitted].sum()) / prompts if prompts and traffic.prefixes else None
+        per_class.append(_class_result(traffic, times, scenario.horizon_s - scenario.warmup_s, hit_rate))
     passes = passes[passes[:, layout.PASS_START] >= warm_ps]
     pipelines: list[PipelineResult] = []
     failed = sum(c.failed for c in per_class)
@@ -119,7 +118,7 @@ def summarised(
         lost=lost,
         per_class=tuple(per_class),
         pipelines=tuple(pipelines),
-        replicas=_replicas(servers, totals, end_ps),
+        replicas=_replicas(run.servers, totals, end_ps),
     )
 
 
@@ -159,7 +158,7 @@ def _milliseconds(times: Times, metric: str, chosen: Bools) -> Distribution | No
     return distribution(times.value_ps(metric)[0][chosen] / _PS_PER_MS)
 
 
-def _class_result(traffic: OpenClass, times: Times, span_s: float) -> ClassResult:
+def _class_result(traffic: OpenClass, times: Times, span_s: float, prefix_hit_rate: float | None) -> ClassResult:
     done = times.completed
     outcomes, attainment = judged(times, traffic.slos)
     return ClassResult(
@@ -168,6 +167,7 @@ def _class_result(traffic: OpenClass, times: Times, span_s: float) -> ClassResul
         requests=len(times.start_ps),
         completed=int(np.count_nonzero(done)),
         failed=int(np.count_nonzero(times.failed)),
+        timed_out=int(np.count_nonzero(times.finish_ps == layout.TIMED_OUT)),
         ttft_ms=_milliseconds(times, "ttft", done),
         tpot_ms=_milliseconds(times, "tpot", done & (times.answer > 1)),
         e2e_ms=_milliseconds(times, "e2e", done),
@@ -175,6 +175,7 @@ def _class_result(traffic: OpenClass, times: Times, span_s: float) -> ClassResul
         output_tokens_per_s=int(times.answer[done].sum()) / span_s,
         slo_attainment=attainment,
         outcomes=outcomes,
+        prefix_hit_rate=prefix_hit_rate,
     )
 
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from rightslice.simulation.agenda import reschedule
-from rightslice.simulation.compiling import compiled, compiled_apart
+from rightslice.simulation.compiling import compiled
 from rightslice.simulation.layout import (
+    ASKED_MODEL,
+    CACHED,
+    DEADLINE_PS,
     FAILED,
     FINISH_PS,
     FIRST_PS,
+    IDS,
+    LEFT,
+    NEEDED,
     NEVER,
     NOT_YET,
     PASS_FINISH,
@@ -16,10 +22,14 @@ from rightslice.simulation.layout import (
     PASS_STAGES,
     PASS_START,
     PASS_USER,
+    PIPE_RANK,
     PIPE_STAGES,
     PIPE_STARTED,
     PIPE_STOP_PS,
     PIPE_THINK_PS,
+    PROMPT,
+    RANK,
+    RETRIES,
     ROWS,
     SAMPLE_COUNT,
     SAMPLE_FIRST,
@@ -32,7 +42,7 @@ from rightslice.simulation.layout import (
 from rightslice.simulation.waiting import submit
 
 
-@compiled_apart
+@compiled
 def end_pass(user: int, outcome: int, now: int, state: State) -> None:
     """The user's request has ended; think, then send again unless it is too late. Who is refused without having to
     think would be refused for ever at the same instant, and leaves."""
@@ -46,7 +56,7 @@ def end_pass(user: int, outcome: int, now: int, state: State) -> None:
         reschedule(entity, now + think_ps, state.agenda)
 
 
-@compiled_apart
+@compiled
 def enter_stage(user: int, now: int, state: State) -> None:
     """Send the user's request to the stage it has come to."""
     pipeline, stage = state.users[user, USER_PIPELINE], state.users[user, USER_STAGE]
@@ -54,10 +64,20 @@ def enter_stage(user: int, now: int, state: State) -> None:
     facts = state.stages[pipeline, stage]
     sample = facts[SAMPLE_FIRST] + state.passes[row, PASS_SAMPLE] % facts[SAMPLE_COUNT]
     job = state.jobs.shape[0] - state.users.shape[0] + user
-    state.jobs[job, FIRST_PS] = NOT_YET
-    state.jobs[job, FINISH_PS] = NOT_YET
+    jobs = state.jobs
+    jobs[job, NEEDED] = state.samples[sample, 0]
+    jobs[job, PROMPT] = state.samples[sample, 0]
+    jobs[job, CACHED] = 0
+    jobs[job, LEFT] = state.samples[sample, 1]
+    jobs[job, ASKED_MODEL] = facts[STAGE_MODEL]
+    jobs[job, RETRIES] = 0
+    jobs[job, RANK] = state.pipelines[pipeline, PIPE_RANK]
+    jobs[job, IDS] = 0
+    jobs[job, DEADLINE_PS] = NEVER
+    jobs[job, FIRST_PS] = NOT_YET
+    jobs[job, FINISH_PS] = NOT_YET
     state.passes[row, PASS_STAGES + 3 * stage] = now
-    if not submit(job, facts[STAGE_MODEL], state.samples[sample, 0], state.samples[sample, 1], now, state):
+    if not submit(job, now, state):
         end_pass(user, FAILED, now, state)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rightslice.simulation.compiling import compiled, compiled_apart
+from rightslice.simulation.compiling import compiled
 from rightslice.simulation.engine import could_join, cut_short
 from rightslice.simulation.layout import (
     ARRIVALS,
@@ -10,26 +10,24 @@ from rightslice.simulation.layout import (
     BEHIND,
     BLOCK_TOKENS,
     BUSY,
-    CACHED,
+    DEADLINE_PS,
+    ENTERED_PS,
     FIRST_REPLICA,
-    HEAD,
     KIND,
     KV_BLOCKS,
     LEFT,
     LLM,
     MODEL_LEN,
     NEEDED,
-    NEXT,
+    NEVER,
     NOBODY,
     OUTSTANDING,
-    QUEUE_HEAD,
-    QUEUE_TAIL,
     QUEUED,
-    RETRIES,
-    TAIL,
+    STAGE,
     TOUCHED,
     State,
 )
+from rightslice.simulation.queues import push_back
 from rightslice.simulation.routing import route
 
 
@@ -56,44 +54,30 @@ def fits(job: int, replica: int, state: State) -> bool:
 
 @compiled
 def wait_at(replica: int, job: int, now: int, state: State) -> None:
-    """The job waits behind the others."""
-    live, jobs = state.live, state.jobs
-    was_empty = live[replica, HEAD] == NOBODY
-    jobs[job, NEXT] = NOBODY
-    if was_empty:
-        live[replica, HEAD] = job
-    else:
-        jobs[live[replica, TAIL], NEXT] = job
-    live[replica, TAIL] = job
-    live[replica, OUTSTANDING] += 1
-    if state.facts[replica, KIND] != LLM or live[replica, BUSY] == 0:
+    """The job waits behind the others of its priority."""
+    push_back(replica, job, state)
+    state.jobs[job, ENTERED_PS] = now
+    state.live[replica, OUTSTANDING] += 1
+    kind = state.facts[replica, KIND]
+    if kind == STAGE or state.live[replica, BUSY] == 0:
         touch(replica, state)
-    elif was_empty and could_join(replica, jobs[job, NEEDED], state):
-        cut_short(replica, now, state)
+    elif kind == LLM and state.heads[replica] == job:
+        if could_join(replica, job, state):
+            cut_short(replica, now, state)
+        elif state.jobs[job, DEADLINE_PS] < NEVER:
+            cut_short(replica, max(now, state.jobs[job, DEADLINE_PS]), state)
 
 
 @compiled
-def wait_for_replica(job: int, model: int, state: State) -> None:
-    """The job waits until a replica of its model is ready."""
-    models = state.models
-    state.jobs[job, NEXT] = NOBODY
-    if models[model, QUEUE_HEAD] == NOBODY:
-        models[model, QUEUE_HEAD] = job
-    else:
-        state.jobs[models[model, QUEUE_TAIL], NEXT] = job
-    models[model, QUEUE_TAIL] = job
-    models[model, QUEUED] += 1
-
-
-@compiled_apart
 def dispatch(job: int, now: int, state: State) -> bool:
-    """Route a job; False when it can never be served."""
+    """Route a job, or let it wait until a replica of its model is ready; False when it can never be served."""
     model = state.jobs[job, ASKED_MODEL]
-    replica = route(model, now, state)
+    replica = route(job, model, now, state)
     if replica == NOBODY:
         if state.models[model, FIRST_REPLICA] == state.models[model, BEHIND]:
             return False
-        wait_for_replica(job, model, state)
+        push_back(len(state.live) + model, job, state)
+        state.models[model, QUEUED] += 1
         return True
     if not fits(job, replica, state):
         return False
@@ -102,13 +86,7 @@ def dispatch(job: int, now: int, state: State) -> bool:
 
 
 @compiled
-def submit(job: int, model: int, prompt: int, answer: int, now: int, state: State) -> bool:
-    """A new request; False when it can never be served."""
-    jobs = state.jobs
-    jobs[job, NEEDED] = prompt
-    jobs[job, CACHED] = 0
-    jobs[job, LEFT] = answer
-    jobs[job, ASKED_MODEL] = model
-    jobs[job, RETRIES] = 0
-    state.models[model, ARRIVALS] += 1
+def submit(job: int, now: int, state: State) -> bool:
+    """A new request, described in `jobs`; False when it can never be served."""
+    state.models[state.jobs[job, ASKED_MODEL], ARRIVALS] += 1
     return dispatch(job, now, state)

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from rightslice.core.results import SimulationResult
 from rightslice.performance.costs import StageCosts, StepCosts
 from rightslice.simulation import LlmServer, OpenClass, Routing, Scenario, StageServer
-from rightslice.simulation.inputs import open_requests, ordered_servers
-from rightslice.simulation.layout import LOST, NOT_YET
+from rightslice.simulation.layout import LOST
 from rightslice.simulation.play import Played, SteppedRun, play
-from rightslice.simulation.statistics import summarised
+from rightslice.simulation.statistics import result_of
 from simulation_cases import arrivals
 
 PS = 10**12
@@ -67,6 +65,15 @@ def test_a_draining_replica_finishes_what_it_has_and_takes_nothing_new() -> None
     assert run.finish().finish_ps.tolist() == [5_000, 5_000, 7_000, 7_000]
 
 
+def test_a_run_does_not_go_back_in_time() -> None:
+    run = SteppedRun(fleet([0], [10], 1))
+    run.advance(5.5 * STEP_S)
+    run.advance(2.0 * STEP_S)
+    assert run.now_s == pytest.approx(5.5 * STEP_S)
+    run.slow_down(0, 2.0)
+    assert run.finish().finish_ps.tolist() == [6_000 + 4 * 2_000]
+
+
 def test_requests_of_a_lost_replica_are_computed_again_elsewhere() -> None:
     """At 2,500 ps request 0 has 2 of 5 tokens; the third step is lost, prompt and answer so far come again."""
     run = SteppedRun(fleet([0, 2_100], [5, 5]))
@@ -80,13 +87,12 @@ def test_requests_of_a_lost_replica_are_computed_again_elsewhere() -> None:
 
 
 def test_requests_without_a_retry_left_are_lost_and_counted_as_failed() -> None:
-    scenario = fleet([0, 2_100], [5, 5], retries=0)
-    run = SteppedRun(scenario)
-    run.advance(2.5 * STEP_S)
-    run.order(0, "gone")
-    played = run.finish()
-    assert played.finish_ps.tolist() == [LOST, 7_100]
-    result = _result(scenario, played)
+    runs = [SteppedRun(fleet([0, 2_100], [5, 5], retries=0)) for _ in range(2)]
+    for run in runs:
+        run.advance(2.5 * STEP_S)
+        run.order(0, "gone")
+    assert runs[0].finish().finish_ps.tolist() == [LOST, 7_100]
+    result = result_of(runs[1])
     assert (result.requests, result.completed, result.failed, result.lost, result.requeued) == (2, 1, 1, 1, 0)
 
 
@@ -163,13 +169,7 @@ def test_stale_signals_send_all_to_the_same_replica() -> None:
 
 
 def test_requests_that_nobody_ever_serves_stay_unfinished() -> None:
-    scenario = fleet([0], [3], 1)
-    run = SteppedRun(scenario)
+    run = SteppedRun(fleet([0], [3], 1))
     run.order(0, "starting")
-    played = run.finish()
-    assert played.finish_ps.tolist() == [NOT_YET]
-    assert _result(scenario, played).per_class[0].unfinished == 1
-
-
-def _result(scenario: Scenario, played: Played) -> SimulationResult:
-    return summarised(scenario, ordered_servers(scenario)[1], open_requests(scenario), played)
+    result = result_of(run).per_class[0]
+    assert (result.requests, result.unfinished, result.completed, result.failed) == (1, 1, 0, 0)

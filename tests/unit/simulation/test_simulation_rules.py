@@ -12,6 +12,8 @@ import pytest
 
 from rightslice.performance.costs import StageCosts, StepCosts
 from rightslice.simulation import ClosedPipeline, LlmServer, OpenClass, Scenario, StageLengths, StageServer
+from rightslice.simulation.compiling import source_digest
+from rightslice.simulation.kernel import advance
 from rightslice.simulation.layout import FAILED, NOT_YET
 from rightslice.simulation.play import play as played
 from rightslice.traffic.arrivals import Arrivals
@@ -39,7 +41,7 @@ def requests(
 
 
 def play(scenario: Scenario) -> tuple[list[int], list[int], np.ndarray, list[list[int]]]:
-    first, finish, totals, passes, _ = played(scenario)
+    first, finish, totals, passes, *_ = played(scenario)
     return first.tolist(), finish.tolist(), totals, passes.tolist()
 
 
@@ -164,6 +166,13 @@ def test_token_lengths_are_needed_for_an_llm_stage() -> None:
 def test_import_does_not_load_numba() -> None:
     code = "import sys, rightslice.simulation, rightslice.traffic.arrivals; print('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_machine_code_is_kept_by_the_sources_of_all_parts_of_the_loop() -> None:
+    """Machine code is cached by the loop's file and free variables: a change elsewhere must change one of these."""
+    function = advance.py_func  # type: ignore[attr-defined]
+    assert source_digest() in [cell.cell_contents for cell in function.__closure__]
+    assert source_digest() > 0
 
 
 def test_a_read_only_installation_still_runs() -> None:
