@@ -18,11 +18,9 @@ from rightslice.app.scenarios import Load, draw_day, draw_loads, scenarios, serv
 from rightslice.catalogue.accelerators import device, resolve_device
 from rightslice.catalogue.hardware import Device
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
-from rightslice.core.plan import Deployment, Memory, Plan, PlannedModel
+from rightslice.core.plan import Deployment, Plan, PlannedModel
 from rightslice.core.replay import Replay, Trial, trial
-from rightslice.memory.footprint import footprint
-from rightslice.memory.legality import legal_parallelism, slice_parallelism
-from rightslice.memory.precision import weight_support
+from rightslice.optimization.candidates import option_of
 from rightslice.optimization.needs import Need, needs
 from rightslice.optimization.options import Option
 from rightslice.performance.laws import step_costs
@@ -350,7 +348,10 @@ def _option(deployment: Deployment, need: Need, seen: Device) -> Option:
     settings, memory = deployment.engine.settings, deployment.memory
     same = (seen.accelerator.name, seen.partition) == (deployment.accelerator, deployment.partition)
     if settings is not None and need.architecture is not None and not same:
-        memory = _memory(deployment, need, seen)
+        made = option_of(need, need.architecture, settings, seen, 0)
+        if isinstance(made, Option):
+            return replace(made, key=deployment.id)
+        raise BadInputError(Diagnostic(made[0], f"{deployment.id} does not run on {seen.name}: {made[1]}"))
     if memory is None:
         raise BadInputError(Diagnostic("RS0202", f"{deployment.id}: the plan does not say what memory it uses"))
     option = Option(
@@ -372,31 +373,6 @@ def _option(deployment: Deployment, need: Need, seen: Device) -> Option:
         raise BadInputError(Diagnostic("RS0202", f"{deployment.id}: the plan does not say how its engine is started"))
     costs = step_costs(need.architecture, seen, settings, typical_tokens=need.typical_tokens)
     return replace(option, costs=costs)
-
-
-def _memory(deployment: Deployment, need: Need, seen: Device) -> Memory:
-    settings, architecture = deployment.engine.settings, need.architecture
-    if settings is None or architecture is None:
-        raise ValueError(deployment.id)
-    reason = legal_parallelism(architecture, settings) or slice_parallelism(seen, settings)
-    if not seen.flops:
-        reason = f"the compute rate of {seen.accelerator.name} is not published"
-    support = weight_support(seen, settings.weight_dtype, settings.engine, settings.version)
-    if support.level == "refused":
-        reason = support.reason
-    held = footprint(architecture, seen, settings, typical_tokens=need.typical_tokens)
-    if reason or not held.fits:
-        message = f"{deployment.id} does not run on {seen.name}: {reason or held.reason}"
-        raise BadInputError(Diagnostic("RS2001", message))
-    return Memory(
-        device_bytes=held.device_bytes,
-        weights_bytes=held.weights_bytes,
-        activation_bytes=held.activation_bytes,
-        overhead_bytes=held.overhead_bytes,
-        kv_cache_bytes=held.kv_cache_bytes,
-        kv_tokens=held.kv_tokens,
-        max_sequences=min(held.max_sequences, settings.max_num_seqs * settings.data_parallel_size),
-    )
 
 
 def _moved(plan: Plan, servers: Mapping[str, Server]) -> bool:

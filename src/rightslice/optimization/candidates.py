@@ -211,7 +211,7 @@ def _served(
     bad: list[Rejection] = []
     for parallelism in (_inside_a_machine, _across_machines):
         for settings, seen, shape in _configurations(need, site, engines, architecture, parallelism):
-            option = _one(need, architecture, settings, seen, shape.node_gpus)
+            option = option_of(need, architecture, settings, seen, shape.node_gpus)
             if isinstance(option, Option):
                 good.append(option)
             else:
@@ -323,10 +323,10 @@ def _settings(
     )
 
 
-def _one(
+def option_of(
     need: Need, architecture: Architecture, settings: EngineSettings, seen: Device, node_gpus: int
 ) -> Option | tuple[str, str, str]:
-    """The option, or (rule, reason, relaxation)."""
+    """One replica of `need` with these settings on these devices, or (rule, reason, relaxation)."""
     if not seen.flops:
         return "RS4011", f"the compute rate of {seen.accelerator.name} is not published", "another accelerator"
     if unsupported := _unsupported(need, architecture, settings, seen):
