@@ -12,6 +12,7 @@ from rightslice.catalogue.engines import engine
 from rightslice.catalogue.hardware import WHOLE, Device
 from rightslice.core.engine import DTYPE_BITS, EngineSettings
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
+from rightslice.core.quantities import format_bytes
 from rightslice.memory import cache
 from rightslice.memory.footprint import Footprint, footprint
 from rightslice.memory.gke import gke_terms
@@ -241,7 +242,14 @@ def _gke(architecture: Architecture, request: SizeRequest) -> SizeReport:
         f"formula of the GKE guide: weights from {claim}, head width hidden / heads = {terms.head_dim}, "
         "every layer caches every token, 1 GB overhead"
     )
-    notes = (formula, f"the exact method gives {exact.total_bytes / 1e9:.2f} GB; run it to see what differs")
+    terms_of_exact = (
+        ("weights", exact.weights_bytes),
+        ("KV cache", exact.kv_cache_bytes),
+        ("activations", exact.activation_bytes),
+        ("overhead", exact.overhead_bytes),
+    )
+    beside = ", ".join(f"{name} {format_bytes(amount)}" for name, amount in terms_of_exact)
+    notes = (formula, f"the exact method gives {exact.total_bytes / 1e9:.2f} GB: {beside}", *exact.notes)
     return replace(
         exact,
         weights_bytes=terms.weights_bytes,

@@ -61,12 +61,38 @@ def startup(
     arguments: str = "",
     free_bytes: int | None = None,
 ) -> StartupReport:
-    """The verdict on one rank of a replica.
+    """The verdict on one rank of a replica, and a fix that starts when it is taken, where flags can do that.
 
     refused: illegal before anything loads. does_not_start: weights and activations leave less cache than one sequence
     of the longest length needs. uncertain: the margin is within the error of the engine's constants. `free_bytes`:
     free memory at start when others use the device. Raises BadInputError RS0315 or RS0501.
     """
+    asked = architecture, device, engine_name, version, free_bytes
+    found = last = _once(*asked, arguments)
+    flags: dict[str, str] = {}
+    for _ in range(_MOST_FIXES):
+        flag, _, value = last.fix.partition(" ")
+        if not flag.startswith("--") or flags.get(flag) == value:
+            break
+        flags[flag] = value
+        last = _once(*asked, " ".join((arguments, *(f"{f} {v}" for f, v in flags.items()))))
+        if last.verdict not in _BAD:
+            break
+    if not flags:
+        return found
+    taken = " ".join(f"{flag} {value}" for flag, value in flags.items())
+    more = f", then {last.fix}" if last.verdict in _BAD and last.fix and not last.fix.startswith("--") else ""
+    return replace(found, fix=taken + more)
+
+
+_BAD: Final = ("refused", "does_not_start")
+_MOST_FIXES: Final = 4
+
+
+def _once(
+    architecture: Architecture, device: Device, engine_name: str, version: str, free_bytes: int | None, arguments: str
+) -> StartupReport:
+    """The verdict, and the first thing to change."""
     facts = engine_facts(engine_name)
     settings, others = parse_arguments(architecture, device, facts, version or facts.latest_version, arguments)
     architecture = with_draft(architecture, settings)

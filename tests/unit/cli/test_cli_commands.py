@@ -190,6 +190,10 @@ def test_the_traceback_is_for_those_who_ask(
         (["plan", "w", "--seed", "-1"], "error[RS0501] --seed -1 is negative"),
         (["plan", "w", "-o", __file__], f"error[RS0407] {__file__}: exists and is not a folder"),
         (["size", "m", "--dtype", "bf61"], 'error[RS0501] invalid value "bf61" for --dtype.'),
+        (
+            ["size", "m", "--engine", "vllm", "--accelerator", "L4", "--engine-version", "0." + "9" * 5000],
+            'error[RS0501] --engine-version "0.99',
+        ),
         (["size", "m", "--sequences", "0"], "error[RS0501] --sequences 0 is too small"),
         (["catalog", "gpus"], 'error[RS0503] unknown command "gpus". Available commands: accelerators, machines'),
         (["init", "--name", "A B"], 'error[RS0303] "A B" is not a usable name'),

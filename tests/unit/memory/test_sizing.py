@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from rightslice.catalogue.accelerators import device
 from rightslice.catalogue.models import resolve_model
 from rightslice.core.documents import to_json
 from rightslice.core.errors import BadInputError
+from rightslice.core.quantities import format_bytes
 from rightslice.memory.sizing import Fit, SizeReport, SizeRequest, size
 
 H100 = device("H100-SXM-80GB")
@@ -202,3 +204,13 @@ def test_published_weights_that_are_often_told_wrong() -> None:
     refused = fits_of("DeepSeek-R1", "H100-SXM-80GB", dtype="bf16")
     assert isinstance(refused, str)
     assert "1,342 GB of weights, 16 x H100-SXM-80GB = 1,360 GB" in refused
+
+
+def test_the_formula_stands_beside_the_exact_answer_term_by_term() -> None:
+    model, request = resolve_model("gemma-3-27b-it"), SizeRequest(1500, 200)
+    exact = size(model, request)
+    notes = size(model, replace(request, method="gke")).notes
+    beside = next(note for note in notes if note.startswith("the exact method"))
+    for term in (exact.weights_bytes, exact.kv_cache_bytes, exact.activation_bytes, exact.overhead_bytes):
+        assert format_bytes(term) in beside
+    assert set(exact.notes) <= set(notes)

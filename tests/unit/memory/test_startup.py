@@ -290,3 +290,17 @@ def test_eager_mode_and_offloaded_weights_leave_more_cache() -> None:
     )
     assert eager - plain == pytest.approx(0.7 * GIB, rel=0.01)
     assert offloaded - plain == 10 * GIB
+
+
+@pytest.mark.parametrize(
+    "model", ["mistralai/Mistral-7B-Instruct-v0.3", "mistralai/Mixtral-8x7B-v0.1", "google/flan-t5-xl"]
+)
+@pytest.mark.parametrize("accelerator", ["T4", "L4", "RTX-4090"])
+@pytest.mark.parametrize("arguments", ["", "--max-model-len 16384", "-tp 2 --max-model-len 200000"])
+def test_a_fix_of_several_steps_holds_when_all_are_taken(model: str, accelerator: str, arguments: str) -> None:
+    found = startup(resolve_model(model), device(accelerator), arguments=arguments)
+    if found.verdict in ("refused", "does_not_start"):
+        assert found.fix.startswith("--")
+        assert ", then" not in found.fix
+        taken = startup(resolve_model(model), device(accelerator), arguments=f"{arguments} {found.fix}")
+        assert taken.verdict in ("starts", "uncertain")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rightslice.memory.sizing import SizeReport
     from rightslice.memory.startup import StartupReport
 
+_LONGEST_VERSION = 60
 LARGEST = 1_000_000_000
 """Of tokens and of sequences."""
 
@@ -202,5 +203,7 @@ def _check(question: Question) -> None:
         wrong.append(Diagnostic("RS0502", f"{names} need --engine", hint="--engine vllm"))
     if question.accelerator is None and question.device_memory:
         wrong.append(Diagnostic("RS0502", "--device-memory needs --accelerator"))
+    if len(question.engine_version) > _LONGEST_VERSION:
+        wrong.append(Diagnostic("RS0501", f'--engine-version "{question.engine_version[:20]}…" is no version'))
     if wrong:
         raise BadInputError(wrong)
