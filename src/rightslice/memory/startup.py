@@ -72,7 +72,7 @@ def startup(
     flags: dict[str, str] = {}
     for _ in range(_MOST_FIXES):
         flag, _, value = last.fix.partition(" ")
-        if not flag.startswith("--") or flags.get(flag) == value:
+        if not flag.startswith("--") or flag in flags:
             break
         flags[flag] = value
         last = _once(*asked, " ".join((arguments, *(f"{f} {v}" for f, v in flags.items()))))
