@@ -333,7 +333,11 @@ def _counts(model: PlannedModel, changes: Mapping[str, str]) -> dict[str, int]:
 
 def _seen(deployment: Deployment, changes: Mapping[str, str]) -> Device:
     if "accelerator" not in changes:
-        return device(deployment.accelerator, deployment.partition)
+        try:
+            return device(deployment.accelerator, deployment.partition)
+        except KeyError:
+            message = f'{deployment.id}: unknown accelerator or slice "{deployment.accelerator} {deployment.partition}"'
+            raise BadInputError(Diagnostic("RS0317", message[:160])) from None
     text = changes["accelerator"]
     found = resolve_device(text)
     if found is None:

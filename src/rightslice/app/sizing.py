@@ -11,6 +11,7 @@ from rightslice.catalogue.hardware import Device
 from rightslice.catalogue.machines import machines
 from rightslice.catalogue.mig import geometry
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
+from rightslice.memory.arguments import AS_PUBLISHED, Formats
 from rightslice.memory.sizing import SizeReport, SizeRequest, size
 from rightslice.memory.startup import StartupReport, startup
 
@@ -47,6 +48,7 @@ class Start:
     arguments: str = ""
     device_memory_bytes: int | None = None
     free_memory_bytes: int | None = None
+    formats: Formats = AS_PUBLISHED
 
 
 def start_up(source: str, start: Start) -> StartupReport:
@@ -58,6 +60,7 @@ def start_up(source: str, start: Start) -> StartupReport:
         version=start.version,
         arguments=start.arguments,
         free_bytes=start.free_memory_bytes,
+        formats=start.formats,
     )
 
 

@@ -6,7 +6,7 @@ import math
 import re
 import shlex
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rightslice.catalogue.architecture import Architecture
@@ -50,6 +50,8 @@ _NUMBERS: Final[dict[str, str]] = {
     "--kv-cache-memory-bytes": "kv_cache_memory_bytes",
 }
 _MOST: Final[dict[str, int]] = {"--kv-cache-memory-bytes": 1 << 50}
+_LORA: Final = "lora"
+"""Not a field: one slot of rank 16 unless other arguments say more (vLLM's defaults)."""
 _SWITCHES: Final[dict[str, tuple[str, bool]]] = {
     "--enable-expert-parallel": ("expert_parallel", True),
     "--enable-chunked-prefill": ("chunked_prefill", True),
@@ -57,6 +59,7 @@ _SWITCHES: Final[dict[str, tuple[str, bool]]] = {
     "--enable-prefix-caching": ("prefix_caching", True),
     "--no-enable-prefix-caching": ("prefix_caching", False),
     "--enforce-eager": ("enforce_eager", True),
+    "--enable-lora": (_LORA, True),
 }
 AS_LONG_AS_FITS: Final = 0
 """`max_model_len` of an engine that is told to find the longest context that fits."""
@@ -75,15 +78,36 @@ def engine_facts(name: str) -> EngineFacts:
         ) from None
 
 
+@dataclass(frozen=True, slots=True)
+class Formats:
+    """Weights and cache of a checkpoint as it is taken to be; None: as published, and 16 bit."""
+
+    weights: str | None = None
+    kv: str | None = None
+
+
+AS_PUBLISHED: Final = Formats()
+
+
 def parse_arguments(
-    architecture: Architecture, device: Device, facts: EngineFacts, version: str, arguments: str
+    architecture: Architecture,
+    device: Device,
+    facts: EngineFacts,
+    version: str,
+    arguments: str,
+    formats: Formats = AS_PUBLISHED,
 ) -> tuple[EngineSettings, tuple[str, ...]]:
     """Settings of an engine started with a command line, and the arguments that do not bear on memory.
 
+    `--dtype` is the format of computation: a quantised checkpoint stays as it is.
     Raises BadInputError RS0501 for values that make no sense.
     """
     given, others = _pairs(arguments)
     settings = _defaults(architecture, device, facts, version)
+    if formats.weights:
+        settings = replace(settings, weight_dtype=formats.weights)  # type: ignore[arg-type]
+    if formats.kv:
+        settings = replace(settings, kv_dtype=formats.kv)  # type: ignore[arg-type]
     changes: dict[str, object] = {}
     for flag, text in given:
         if flag in _NUMBERS:
@@ -91,10 +115,14 @@ def parse_arguments(
         elif flag in _SWITCHES:
             field, value = _SWITCHES[flag]
             changes[field] = value
+        elif flag == "--dtype" and architecture.quantisation:
+            _weights(flag, text)
         elif flag in _READERS:
             changes |= _READERS[flag](flag, text)
         elif flag not in _ELSEWHERE:
             others.append(flag)
+    if changes.pop(_LORA, False):
+        changes = {"lora_slots": 1, "lora_max_rank": 16, **changes}
     settings = replace(settings, **changes)  # type: ignore[arg-type]
     return _completed(settings, changes), tuple(dict.fromkeys(others))
 

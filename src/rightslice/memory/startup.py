@@ -12,7 +12,14 @@ from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.hardware import Device
 from rightslice.core.engine import EngineSettings
 from rightslice.core.quantities import format_bytes
-from rightslice.memory.arguments import AS_LONG_AS_FITS, NO_CONTEXT, engine_facts, parse_arguments
+from rightslice.memory.arguments import (
+    AS_LONG_AS_FITS,
+    AS_PUBLISHED,
+    NO_CONTEXT,
+    Formats,
+    engine_facts,
+    parse_arguments,
+)
 from rightslice.memory.cache import rank_sequence_bytes
 from rightslice.memory.footprint import cache_room_bytes
 from rightslice.memory.legality import legal_parallelism, slice_parallelism
@@ -52,6 +59,16 @@ class StartupReport:
     logged_max_concurrency: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What stays the same while fixes are tried."""
+
+    engine: str
+    version: str
+    free_bytes: int | None
+    formats: Formats
+
+
 def startup(
     architecture: Architecture,
     device: Device,
@@ -60,22 +77,24 @@ def startup(
     version: str = "",
     arguments: str = "",
     free_bytes: int | None = None,
+    formats: Formats = AS_PUBLISHED,
 ) -> StartupReport:
     """The verdict on one rank of a replica, and a fix that starts when it is taken, where flags can do that.
 
     refused: illegal before anything loads. does_not_start: weights and activations leave less cache than one sequence
     of the longest length needs. uncertain: the margin is within the error of the engine's constants. `free_bytes`:
-    free memory at start when others use the device. Raises BadInputError RS0315 or RS0501.
+    free memory at start when others use the device. `formats` hold where the arguments say nothing else. Raises
+    BadInputError RS0315 or RS0501.
     """
-    asked = architecture, device, engine_name, version, free_bytes
-    found = last = _once(*asked, arguments)
+    given = Given(engine_name, version, free_bytes, formats)
+    found = last = _once(architecture, device, given, arguments)
     flags: dict[str, str] = {}
     for _ in range(_MOST_FIXES):
         flag, _, value = last.fix.partition(" ")
         if not flag.startswith("--") or flag in flags:
             break
         flags[flag] = value
-        last = _once(*asked, " ".join((arguments, *(f"{f} {v}" for f, v in flags.items()))))
+        last = _once(architecture, device, given, " ".join((arguments, *(f"{f} {v}" for f, v in flags.items()))))
         if last.verdict not in _BAD:
             break
     if not flags:
@@ -89,12 +108,11 @@ _BAD: Final = ("refused", "does_not_start")
 _MOST_FIXES: Final = 4
 
 
-def _once(
-    architecture: Architecture, device: Device, engine_name: str, version: str, free_bytes: int | None, arguments: str
-) -> StartupReport:
+def _once(architecture: Architecture, device: Device, given: Given, arguments: str) -> StartupReport:
     """The verdict, and the first thing to change."""
-    facts = engine_facts(engine_name)
-    settings, others = parse_arguments(architecture, device, facts, version or facts.latest_version, arguments)
+    facts = engine_facts(given.engine)
+    version = given.version or facts.latest_version
+    settings, others = parse_arguments(architecture, device, facts, version, arguments, given.formats)
     architecture = with_draft(architecture, settings)
     told_to_fit = settings.max_model_len == AS_LONG_AS_FITS
     if told_to_fit:
@@ -103,7 +121,7 @@ def _once(
         return StartupReport("refused", refusal[0], 0, 0, 0, 0, refusal[1], others)
     if too_long := _too_long(architecture, device, settings):
         return StartupReport("refused", too_long[0], 0, 0, 0, 0, too_long[1], others)
-    if taken := _taken(device, settings, free_bytes):
+    if taken := _taken(device, settings, given.free_bytes):
         return StartupReport("does_not_start", taken[0], 0, 0, 0, 0, taken[1], others)
     asked = asked_settings(settings)
     room, plan = _room(architecture, device, settings), cache_plan(architecture, asked)

@@ -13,6 +13,7 @@ from rightslice.catalogue.architectures.assemble import read_architecture
 from rightslice.catalogue.hardware import Device
 from rightslice.catalogue.models import resolve_model
 from rightslice.core.errors import BadInputError
+from rightslice.memory.arguments import Formats
 from rightslice.memory.startup import startup
 
 GIB = 1 << 30
@@ -304,3 +305,22 @@ def test_a_fix_of_several_steps_holds_when_all_are_taken(model: str, accelerator
         assert ", then" not in found.fix
         taken = startup(resolve_model(model), device(accelerator), arguments=f"{arguments} {found.fix}")
         assert taken.verdict in ("starts", "uncertain")
+
+
+def test_formats_given_beside_the_arguments_count() -> None:
+    """DeepSeek-R1 in 16 bit is 1,342 GB: sixteen H100 do not hold it; Llama 4 Scout in FP8 runs on two."""
+    h100 = device("H100-SXM-80GB")
+    wide = startup(resolve_model("DeepSeek-R1"), h100, arguments="-tp 8 -pp 2", formats=Formats("bf16"))
+    assert wide.verdict == "does_not_start"
+    scout, asked = resolve_model("Llama-4-Scout"), "-tp 2 --max-model-len 16384"
+    assert startup(scout, h100, arguments=asked).verdict == "does_not_start"
+    assert startup(scout, h100, arguments=asked, formats=Formats("fp8")).verdict == "starts"
+
+
+def test_adapters_switched_on_take_a_slot() -> None:
+    model, l4 = resolve_model("Llama-3.1-8B"), device("L4")
+    plain, on, said = (
+        startup(model, l4, arguments=f"--max-model-len 4096 {more}").kv_cache_bytes
+        for more in ("", "--enable-lora --max-lora-rank 64", "--enable-lora --max-lora-rank 64 --max-loras 1")
+    )
+    assert on == said < plain

@@ -125,7 +125,7 @@ def stored_tensors(tensors: Iterable[Tensor], layers: int) -> Stored:
 
 def _shards(folder: Path) -> list[Path]:
     """The weight files; where a repository keeps two sets, those called `model…`."""
-    found = sorted(folder.glob("*.safetensors"))
+    found = sorted(path for path in folder.glob("*.safetensors") if not path.is_fifo())
     named = [shard for shard in found if shard.name.startswith("model")]
     shards = named or found
     if len(shards) > MAX_SHARDS:

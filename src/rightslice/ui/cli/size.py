@@ -146,10 +146,11 @@ def _verdict(model: str, question: Question) -> StartupReport | None:
         hint = "for example --accelerator A100-SXM-80GB"
         raise BadInputError(Diagnostic("RS0502", "--engine needs --accelerator", hint=hint))
     from rightslice.app.sizing import Start, start_up  # noqa: PLC0415 - heavy
+    from rightslice.memory.arguments import Formats  # noqa: PLC0415 - heavy
 
     memories = (question.device_memory_bytes, question.free_memory_bytes)
     asked = (question.accelerator, question.engine, question.engine_version, question.engine_args)
-    return start_up(model, Start(*asked, *memories))
+    return start_up(model, Start(*asked, *memories, Formats(question.dtype, question.kv_dtype)))
 
 
 def _precision(model: str, question: Question) -> PrecisionReport | None:
