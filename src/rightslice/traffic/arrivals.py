@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.spec.workload import Sessions, Tokens, TrafficClass
-from rightslice.traffic.generators import RateProfile, daily, following, measured_day
+from rightslice.traffic.generators import RateProfile, daily, following, gamma_bursts, measured_day, poisson
 from rightslice.traffic.lengths import Side, lengths
 from rightslice.traffic.traces import Trace
 
@@ -159,11 +159,11 @@ class _Starts:
         if traffic.tokens is not None:
             return (np.arange(math.ceil(per_s * horizon_s), dtype=np.float64) + rng.random()) / per_s
         if traffic.shape == "bursty":
-            return _gamma_times(per_s, horizon_s, rng)
+            return gamma_bursts(per_s, horizon_s, rng, gap_cv=BURSTY_GAP_CV)
         if traffic.shape == "diurnal" and self.by_hour:
             times = following(_day(traffic, per_s, math.ceil(horizon_s / DAY_S)), rng)
             return times[times < horizon_s]
-        return np.sort(rng.uniform(0.0, horizon_s, rng.poisson(per_s * horizon_s)))
+        return poisson(per_s, horizon_s, rng)
 
 
 def _day(traffic: TrafficClass, per_s: float, days: int) -> RateProfile:
@@ -184,19 +184,6 @@ def _day(traffic: TrafficClass, per_s: float, days: int) -> RateProfile:
 
 _STEEPEST: Final = 60.0
 """Power at which nearly all requests of a day come in one hour."""
-
-
-def _gamma_times(per_s: float, horizon_s: float, rng: np.random.Generator) -> NDArray[np.float64]:
-    """A stationary gamma renewal process: started 20 bursts (of CV^2 requests) before time 0."""
-    shape = 1.0 / BURSTY_GAP_CV**2
-    scale_s = 1.0 / (per_s * shape)
-    lead_s = 20.0 / (shape * per_s)
-    chunk = math.ceil((horizon_s + lead_s) * per_s) + 64
-    pieces = [np.cumsum(rng.gamma(shape, scale_s, chunk)) - lead_s]
-    while pieces[-1][-1] < horizon_s:
-        pieces.append(np.cumsum(rng.gamma(shape, scale_s, chunk)) + pieces[-1][-1])
-    times = np.concatenate(pieces)
-    return times[(times >= 0.0) & (times < horizon_s)]
 
 
 def _drawn(
