@@ -16,8 +16,9 @@ from rightslice.catalogue.hardware import WHOLE
 from rightslice.catalogue.mig import share_of_gpu
 from rightslice.catalogue.platforms import platforms
 from rightslice.core.errors import BadInputError, Diagnostic
+from rightslice.core.options import quantity_of
 from rightslice.core.plan import Deployment, Plan, PlannedModel, Pool
-from rightslice.core.quantities import QuantityError, parse_rate, parse_seconds
+from rightslice.core.quantities import parse_rate, parse_seconds
 from rightslice.core.replay import GpuHourBounds
 from rightslice.core.rng import generator
 from rightslice.optimization.needs import Need
@@ -294,7 +295,7 @@ def _faulty(
         if kind == "nodes":
             pools = tuple(replace(pool, failures=published_rates()) for pool in pools)
         elif kind == "zone":
-            schedules.append((zone_loss(ZONES[0], _seconds(at or "10m"), 3600.0),))
+            schedules.append((zone_loss(ZONES[0], quantity_of("--fault", parse_seconds, at or "10m"), 3600.0),))
         else:
             schedules += [_reclaims(plan, pool, at, horizon_s, seed) for pool in pools if pool.capacity == "spot"]
             if not any(pool.capacity == "spot" for pool in pools):
@@ -302,22 +303,12 @@ def _faulty(
     return pools, merged(*schedules)
 
 
-def _seconds(text: str) -> float:
-    try:
-        return parse_seconds(text)
-    except QuantityError as error:
-        raise BadInputError(Diagnostic("RS0501", f"--fault: {error}")) from None
-
-
 def _reclaims(plan: Plan, pool: cluster.Pool, rate: str | None, horizon_s: float, seed: int) -> Sequence[Fault]:
     """Waves of reclaims at the rate given, or that of the catalogue's interruption band."""
     planned = plan.pool(pool.nodes.name)
     per_hour = machine_reclaims_per_hour(planned.provider, planned.region, planned.machine_type)
     if rate is not None:
-        try:
-            per_hour = parse_rate(rate) * 3600.0
-        except QuantityError as error:
-            raise BadInputError(Diagnostic("RS0501", f"--fault: {error}")) from None
+        per_hour = quantity_of("--fault", parse_rate, rate) * 3600.0
     if per_hour is None:
         message = f"no interruption rate of {planned.machine_type} in {planned.region} is published"
         raise BadInputError(Diagnostic("RS0502", message, hint="--fault spot@0.05/h states one"))

@@ -15,7 +15,8 @@ from rightslice.catalogue.hardware import Device
 from rightslice.catalogue.versions import version_key
 from rightslice.core.engine import EngineSettings
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
-from rightslice.core.quantities import QuantityError, parse_count
+from rightslice.core.options import quantity_of
+from rightslice.core.quantities import parse_count
 from rightslice.memory.speculation import parsed_speculation
 
 _WIDTHS: Final[dict[str, str]] = {
@@ -190,10 +191,7 @@ def _pairs(arguments: str) -> tuple[list[tuple[str, str]], list[str]]:
 
 
 def _count(flag: str, text: str, most: int) -> int:
-    try:
-        value = parse_count(text.replace("_", ""))
-    except QuantityError as error:
-        raise BadInputError(Diagnostic("RS0501", f"{flag}: {error}")) from None
+    value = quantity_of(flag, parse_count, text.replace("_", ""))
     if not 1 <= value <= most:
         raise BadInputError(Diagnostic("RS0501", f"{flag} {value} is out of range"))
     return value

@@ -7,8 +7,8 @@ RULES
   again later (prompt and answer so far), front of the queue of its priority. Then, unless one was evicted, waiting jobs
   join from the front while sequences, budget and blocks allow. Joining takes the blocks of the whole prompt
   (scheduler_reserve_full_isl), or (GUARANTEED_NO_EVICT) of prompt and answer, which then never lacks a block; SGLang's
-  rule is in estimate.py. Blocks of a prefix that others use are taken once (prefix.py). The step that computes the last
-  prompt token gives the first answer token. The last answer token is never cached: a job needs room for prompt +
+  rule is in expectation.py. Blocks of a prefix that others use are taken once (prefix.py). The step that computes the
+  last prompt token gives the first answer token. The last answer token is never cached: a job needs room for prompt +
   answer - 1 tokens.
 
 RUNS
@@ -29,7 +29,7 @@ import numpy as np
 
 from rightslice.simulation.agenda import reschedule
 from rightslice.simulation.compiling import compiled, compiled_apart
-from rightslice.simulation.estimate import FIRST_RATIO, decay, expect_anew, expected_tokens
+from rightslice.simulation.expectation import FIRST_RATIO, decay, expect_anew, expected_tokens
 from rightslice.simulation.layout import (
     ADMISSION,
     AFTERWARDS,

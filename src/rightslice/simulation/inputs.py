@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rightslice.core.rng import generator
 from rightslice.simulation import layout
-from rightslice.simulation.estimate import FIRST_RATIO
+from rightslice.simulation.expectation import FIRST_RATIO
 from rightslice.simulation.layout import Floats, Ints, State
 from rightslice.simulation.scenario import Admission, LlmServer, Policy, Routing, Scenario, StageServer
 

@@ -30,7 +30,7 @@ PLAY
              computing its prompt, DECODING jobs, CONTEXT = sum of their CACHED + 1, STEPS done, ADMITTED jobs so far;
              the run under way: RUN_STEPS steps from SINCE on, step k of which takes STEP_FIRST_PS + k STEP_MORE_PS;
              IDLE_BLOCKS, STALEST and FRESHEST of the prefix cache; PROMISED, the sum of the decoding jobs' LEFT, and
-             the expected RATIO of it (estimate.py); RETRACTED: the step under way has evicted somebody
+             the expected RATIO of it (expectation.py); RETRACTED: the step under way has evicted somebody
              for the control plane: CONDITION; NEW_CONDITION, an order given at a boundary and carried out when the play
              goes on (NO_ORDER); KV_USED blocks at the last boundary; ABLE_REPLICA, in the rows from FIRST_REPLICA of a
              model on: its ABLE replicas, in order

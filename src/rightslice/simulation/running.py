@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rightslice.simulation.compiling import compiled, compiled_apart
-from rightslice.simulation.estimate import FIRST_RATIO, retracted
+from rightslice.simulation.expectation import FIRST_RATIO, retracted
 from rightslice.simulation.layout import (
     ADMISSION,
     ADMITTED,

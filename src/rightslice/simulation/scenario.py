@@ -15,7 +15,7 @@ from rightslice.traffic.arrivals import Arrivals
 
 Admission = Literal["prompt", "answer", "estimate"]
 """What a request must find room for to start: its prompt (vLLM: it may be evicted later), prompt and whole answer
-(TensorRT-LLM GUARANTEED_NO_EVICT), or these beside what is expected of the others (SGLang: estimate.py)."""
+(TensorRT-LLM GUARANTEED_NO_EVICT), or these beside what is expected of the others (SGLang: expectation.py)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from rightslice.core.errors import BadInputError, Diagnostic
-from rightslice.core.quantities import QuantityError, parse_seconds
+from rightslice.core.options import quantity_of
+from rightslice.core.quantities import parse_seconds
 from rightslice.ui.cli.options import Flag
 from rightslice.ui.cli.output import Progress, terminal, write_json, write_text
 
@@ -81,7 +81,7 @@ def simulate(plan: Path, /, *, change: Change = _NOTHING, tune: Flag = False, js
         users=change.users,
         changes=change.values,
         seed=change.seed,
-        horizon_s=_seconds(change.horizon),
+        horizon_s=quantity_of("--horizon", parse_seconds, change.horizon) if change.horizon is not None else None,
         autoscaler=change.autoscaler,
         faults=change.fault,
     )
@@ -113,10 +113,3 @@ def _tuned(trials: tuple[Trial, ...], *, json: bool) -> int:
         seen = terminal()
         write_text(trials_text(trials, width=seen.width, color=seen.color, ascii_only=seen.ascii_only))
     return 0 if trials[0].holds else 1
-
-
-def _seconds(horizon: str | None) -> float | None:
-    try:
-        return None if horizon is None else parse_seconds(horizon)
-    except QuantityError as error:
-        raise BadInputError(Diagnostic("RS0501", f"--horizon: {error}")) from None

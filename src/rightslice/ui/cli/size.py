@@ -11,7 +11,8 @@ from cyclopts import Parameter
 
 from rightslice.core.engine import Dtype, KvDtype
 from rightslice.core.errors import BadInputError, Diagnostic
-from rightslice.core.quantities import QuantityError, parse_bytes
+from rightslice.core.options import quantity_of
+from rightslice.core.quantities import parse_bytes
 from rightslice.ui.cli.options import Flag
 from rightslice.ui.cli.output import terminal, write_json, write_note, write_text
 
@@ -70,10 +71,7 @@ class Question:
 def _bytes(option: str, text: str | None) -> int | None:
     if text is None:
         return None
-    try:
-        amount = parse_bytes(text)
-    except QuantityError as error:
-        raise BadInputError(Diagnostic("RS0501", f"{option}: {error}")) from None
+    amount = quantity_of(option, parse_bytes, text)
     if not 1 << 20 <= amount <= 1 << 50:
         raise BadInputError(Diagnostic("RS0501", f"{option} {text[:40]} is the memory of no accelerator"))
     return amount

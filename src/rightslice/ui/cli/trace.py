@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from rightslice.core.errors import BadInputError, Diagnostic
+from rightslice.core.options import quantity_of
+from rightslice.core.quantities import parse_seconds
 from rightslice.ui.cli.options import Flag
 from rightslice.ui.cli.output import terminal, write_json, write_note, write_text
 
@@ -104,14 +106,9 @@ def _changes(wanted: Wanted) -> Changes:
 
 
 def _seconds(name: str, text: str) -> float | None:
-    from rightslice.core.quantities import QuantityError, parse_seconds  # noqa: PLC0415 - not needed for `--help`
-
     if not text:
         return None
-    try:
-        found = parse_seconds(text)
-    except QuantityError as error:
-        raise BadInputError(Diagnostic("RS0501", f"--{name}: {error}")) from None
+    found = quantity_of(f"--{name}", parse_seconds, text)
     if found < 0.0:
         raise BadInputError(Diagnostic("RS0501", f"--{name} {text[:40]} is negative"))
     return found
