@@ -10,14 +10,14 @@ from typing import Final
 
 import numpy as np
 
-from rightslice.app.scenarios import least_horizon_s, open_classes, server
+from rightslice.app.scenarios import Load, least_horizon_s, open_classes, server
 from rightslice.catalogue.disruptions import Provisioner, provisioners
 from rightslice.catalogue.hardware import WHOLE
 from rightslice.catalogue.mig import share_of_gpu
 from rightslice.catalogue.platforms import platforms
 from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.core.options import quantity_of
-from rightslice.core.plan import Deployment, Plan, PlannedModel, Pool
+from rightslice.core.plan import Deployment, Plan, Pool
 from rightslice.core.quantities import parse_rate, parse_seconds
 from rightslice.core.replay import GpuHourBounds
 from rightslice.core.rng import generator
@@ -65,11 +65,15 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Controlled:
-    """A cluster, the most replicas that each of its deployments may have at one time, and what bounds their hours."""
+    """A cluster, the most replicas that each of its deployments may have at one time, and what bounds their hours.
+
+    `apart`: pools whose nodes and replicas all stay, whatever happens.
+    """
 
     cluster: cluster.Cluster
     slots: Mapping[str, int]
     bounds: tuple[GpuHourBounds, ...]
+    apart: tuple[Pool, ...]
 
 
 def controlled(
@@ -77,56 +81,69 @@ def controlled(
     servers: Mapping[str, Server],
     autoscalers: Mapping[str, Autoscaler],
     faults: Sequence[str],
-    traffic: tuple[Sequence[OpenClass], Mapping[str, Trace]],
-    run: tuple[float, int],
+    load: Load,
+    traces: Mapping[str, Trace],
 ) -> Controlled:
     """The cluster in which the deployments of `autoscalers` (by model) follow their load, the others stay as planned.
 
-    `traffic`: arrivals and traces; `run`: horizon in seconds and seed. Deployments over several nodes, or on nodes that
-    are cut differently, stay outside with all replicas. Raises BadInputError RS0501 or RS0502.
+    A pool stays apart with all that runs on it where a deployment spans several of its nodes or gets no requests, or
+    its nodes are cut differently. Raises BadInputError RS0501 or RS0502.
     """
-    horizon_s, seed = run
-    classes, traces = traffic
-    models = {model.name: model for model in plan.models}
     resources = {pool.name: _capacity(plan, pool) for pool in plan.pools}
-    deployments, found_bounds = [], []
+    apart = {found.deployment.pool for found in servers.values() if not _movable(found, resources)}
+    policies: dict[str, Policy] = {}
+    found_bounds = []
     for key, found in servers.items():
-        capacity = resources[found.deployment.pool]
-        resource, count = _asks(found.option)
-        if found.option.costs is None or capacity is None or capacity.get(resource, 0) < count:
-            if found.option.model in autoscalers:
-                message = f"{key} runs over several nodes, or its nodes are cut differently: it is not scaled here"
+        wanted = autoscalers.get(found.option.model, Autoscaler(kind="fixed"))
+        if found.deployment.pool in apart:
+            if wanted.kind != "fixed":
+                message = f"{key} is not scaled here: something on its nodes spans several, or they are cut differently"
                 raise BadInputError(Diagnostic("RS0502", message))
             continue
-        wanted = autoscalers.get(found.option.model, Autoscaler(kind="fixed"))
-        policy: Policy = Fixed(found.replicas)
+        policies[key] = Fixed(found.replicas)
         if wanted.kind != "fixed":
-            offered = demand(_arrivals_s(classes, found.option.model), horizon_s)
-            share = found.replicas / max(1, sum(s.replicas for s in servers.values() if s.need is found.need))
-            offered = Demand(offered.width_s, np.ceil(offered.requests * share).astype(np.int64))
-            rate = _rated_per_s(found)
-            policy = _policy(wanted, found, rate, offered, traces)
+            rate, offered = _rated_per_s(found), _offered(found, servers, load)
+            policies[key] = _policy(wanted, found, rate, offered, traces)
             limit = bounds(offered, rate, gpus_of(found.option))
             found_bounds.append(GpuHourBounds(key, limit.fluid, limit.perfect, limit.peak, limit.peak_replicas))
-        deployments.append(
-            cluster.Scaled(
-                deployment=key,
-                model=found.option.model,
-                pool=found.deployment.pool,
-                resource=resource,
-                count=count,
-                replicas=found.replicas,
-                policy=policy,
-                start=cold_start(_start(plan, models[found.option.model], found)),
-                engines=found.option.engines,
-            )
-        )
+    deployments = tuple(_scaled(plan, servers[key], policy) for key, policy in policies.items())
     slots = {d.deployment: (_most(d.policy, d.replicas) + SPARE_SLOTS) * d.engines for d in deployments}
     pools = tuple(
-        _pool(pool, resources[pool.name] or {}, [d for d in deployments if d.pool == pool.name]) for pool in plan.pools
+        _pool(pool, resources[pool.name] or {}, [d for d in deployments if d.pool == pool.name])
+        for pool in plan.pools
+        if pool.name not in apart
     )
-    pools, struck = _faulty(plan, pools, faults, horizon_s, seed)
-    return Controlled(cluster.Cluster(pools, tuple(deployments), struck, seed), slots, tuple(found_bounds))
+    pools, struck = _faulty(plan, pools, faults, load)
+    made = cluster.Cluster(pools, deployments, struck, load.seed)
+    return Controlled(made, slots, tuple(found_bounds), tuple(pool for pool in plan.pools if pool.name in apart))
+
+
+def _movable(found: Server, resources: Mapping[str, Mapping[str, int] | None]) -> bool:
+    capacity = resources[found.deployment.pool]
+    resource, count = _asks(found.option)
+    return found.option.costs is not None and capacity is not None and capacity.get(resource, 0) >= count
+
+
+def _offered(found: Server, servers: Mapping[str, Server], load: Load) -> Demand:
+    """The deployment's share of what comes for its model, by replicas."""
+    offered = demand(_arrivals_s(load.classes, found.option.model), load.horizon_s)
+    share = found.replicas / max(1, sum(s.replicas for s in servers.values() if s.need is found.need))
+    return Demand(offered.width_s, np.ceil(offered.requests * share).astype(np.int64))
+
+
+def _scaled(plan: Plan, found: Server, policy: Policy) -> cluster.Scaled:
+    resource, count = _asks(found.option)
+    return cluster.Scaled(
+        deployment=found.deployment.id,
+        model=found.option.model,
+        pool=found.deployment.pool,
+        resource=resource,
+        count=count,
+        replicas=found.replicas,
+        policy=policy,
+        start=cold_start(_start(plan, found)),
+        engines=found.option.engines,
+    )
 
 
 def _capacity(plan: Plan, pool: Pool) -> dict[str, int] | None:
@@ -239,7 +256,7 @@ def _most(policy: Policy, planned: int) -> int:
     return planned
 
 
-def _start(plan: Plan, model: PlannedModel, found: Server) -> StartRequest:
+def _start(plan: Plan, found: Server) -> StartRequest:
     pool = plan.pool(found.deployment.pool)
     memory = found.option.memory
     return StartRequest(
@@ -282,7 +299,7 @@ def _provisioner(provider: str) -> Provisioner:
 
 
 def _faulty(
-    plan: Plan, pools: tuple[cluster.Pool, ...], asked: Sequence[str], horizon_s: float, seed: int
+    plan: Plan, pools: tuple[cluster.Pool, ...], asked: Sequence[str], load: Load
 ) -> tuple[tuple[cluster.Pool, ...], tuple[Fault, ...]]:
     """What `--fault` asks for: `spot`, `spot@2/d` (a rate), `nodes`, `zone@10m` (zone a, for an hour)."""
     schedules: list[Sequence[Fault]] = []
@@ -297,13 +314,13 @@ def _faulty(
         elif kind == "zone":
             schedules.append((zone_loss(ZONES[0], quantity_of("--fault", parse_seconds, at or "10m"), 3600.0),))
         else:
-            schedules += [_reclaims(plan, pool, at, horizon_s, seed) for pool in pools if pool.capacity == "spot"]
+            schedules += [_reclaims(plan, pool, at, load) for pool in pools if pool.capacity == "spot"]
             if not any(pool.capacity == "spot" for pool in pools):
                 raise BadInputError(Diagnostic("RS0502", "--fault spot: the plan has no spot machines"))
     return pools, merged(*schedules)
 
 
-def _reclaims(plan: Plan, pool: cluster.Pool, rate: str | None, horizon_s: float, seed: int) -> Sequence[Fault]:
+def _reclaims(plan: Plan, pool: cluster.Pool, rate: str | None, load: Load) -> Sequence[Fault]:
     """Waves of reclaims at the rate given, or that of the catalogue's interruption band."""
     planned = plan.pool(pool.nodes.name)
     per_hour = machine_reclaims_per_hour(planned.provider, planned.region, planned.machine_type)
@@ -312,5 +329,5 @@ def _reclaims(plan: Plan, pool: cluster.Pool, rate: str | None, horizon_s: float
     if per_hour is None:
         message = f"no interruption rate of {planned.machine_type} in {planned.region} is published"
         raise BadInputError(Diagnostic("RS0502", message, hint="--fault spot@0.05/h states one"))
-    rng = generator(seed, "reclaims", pool.nodes.name)
-    return spot_reclaims(pool.nodes.name, ZONES, per_hour, pool.notice, horizon_s, rng)
+    rng = generator(load.seed, "reclaims", pool.nodes.name)
+    return spot_reclaims(pool.nodes.name, ZONES, per_hour, pool.notice, load.horizon_s, rng)

@@ -148,17 +148,20 @@ def _with_control(asked: _Asked, autoscalers: Mapping[str, Autoscaler], faults: 
     load_kernel()
     for population in load.populations or (None,):
         horizon_s = max(load.horizon_s, population.duration_s if population else 0.0)
-        made = controlled(plan, servers, autoscalers, faults, (load.classes, asked.traces), (horizon_s, load.seed))
         one = replace(load, horizon_s=horizon_s, populations=(population,) if population else ())
+        made = controlled(plan, servers, autoscalers, faults, one, asked.traces)
         built = tuple(_built(key, found, made.slots) for key, found in servers.items() if found.option.costs)
         started_s = time.process_time()
         (scenario,) = scenarios(one, built)
         result, log = simulate_cluster(replace(scenario, warmup_s=0.0), made.cluster)
         cpu_s += time.process_time() - started_s
         results.append(result)
-        logs.append((log, made))
+        logs.append((log, made, horizon_s / 3600.0))
     gpu_hours = usd = 0.0
-    for log, made in logs:
+    for log, made, hours in logs:
+        for planned in made.apart:
+            gpu_hours += planned.nodes * planned.gpus_per_node * hours
+            usd += planned.nodes * planned.hourly_usd * hours
         for pool in made.cluster.pools:
             gpu_hours += log.node_hours[pool.nodes.name] * pool.gpus_per_node
             usd += log.node_hours[pool.nodes.name] * pool.usd_per_hour
@@ -169,11 +172,12 @@ def _with_control(asked: _Asked, autoscalers: Mapping[str, Autoscaler], faults: 
         cpu_s=cpu_s,
         gpu_hours=gpu_hours,
         usd=None if _moved(plan, servers) else usd,
-        scale_events=tuple(event for log, _ in logs for event in log.scale_events),
-        preemptions=tuple(event for log, _ in logs for event in log.preemptions),
-        timeline=tuple(moment for log, _ in logs for moment in log.timeline),
+        scale_events=tuple(event for log, *_ in logs for event in log.scale_events),
+        preemptions=tuple(event for log, *_ in logs for event in log.preemptions),
+        timeline=tuple(moment for log, *_ in logs for moment in log.timeline),
         bounds=logs[0][1].bounds,
-        unknown_phases=tuple(dict.fromkeys(name for log, _ in logs for name in log.unknown_phases)),
+        unknown_phases=tuple(dict.fromkeys(name for log, *_ in logs for name in log.unknown_phases)),
+        apart=tuple(pool.name for pool in logs[0][1].apart),
     )
 
 

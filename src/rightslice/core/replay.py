@@ -63,7 +63,8 @@ class Replay:
     """`results`: one for each group of models and population. `cpu_s` is of the event loops alone.
 
     `usd` is None where the machines of a changed accelerator have no price here. The rest is empty without a control
-    plane; `unknown_phases` of a cold start count 0 because nobody published them.
+    plane; `unknown_phases` of a cold start count 0 because nobody published them. Pools `apart` keep all their nodes
+    and replicas, for it cannot move them: no autoscaler and no fault reaches them.
     """
 
     plan: str
@@ -77,6 +78,7 @@ class Replay:
     timeline: tuple[Moment, ...] = ()
     bounds: tuple[GpuHourBounds, ...] = ()
     unknown_phases: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
 
     @property
     def requests(self) -> int:
@@ -127,6 +129,7 @@ class Replay:
             "bounds": to_jsonable(self.bounds),
             "timeline": to_jsonable(self.timeline),
             "unknown_phases": list(self.unknown_phases),
+            "apart": list(self.apart),
         }
 
 

@@ -30,6 +30,8 @@ def replay_text(replay: Replay, *, width: int = 80, color: bool = False, ascii_o
         _disruptions(canvas, replay)
     else:
         _replicas(canvas, replay)
+    if replay.apart:
+        canvas.line((f"no autoscaler and no fault reaches {', '.join(replay.apart)}", "dim"))
     return canvas.render()
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from rightslice.catalogue.disruptions import Provisioner
@@ -170,6 +170,7 @@ class _Loop:
         self.rng = {name: generator(cluster.seed, "nodes", name) for name in self.pools}
         blocks = {s.deployment: s.kv_blocks if isinstance(s, LlmServer) else 0 for s in scenario.servers}
         self.deployments = [self._deployment(spec, blocks[spec.deployment]) for spec in cluster.deployments]
+        self.lost_zones: dict[str, float] = {}
         self.faults = list(cluster.faults)
         for pool in self.pools.values():
             self._expect_faults(pool, pool.state.nodes)
@@ -225,6 +226,8 @@ class _Loop:
         """Announcements: nodes that will be lost, and when; their replicas begin to drain."""
         while self.faults and self.faults[0].at_s <= self.now_s:
             fault = self.faults.pop(0)
+            if fault.back_s is not None:
+                self.lost_zones[fault.zone] = fault.back_s
             for pool in self.pools.values():
                 alive = [_as_seen(pool.spec, node) for node in pool.state.nodes if node.ready_s <= self.now_s]
                 for name, at_s in struck(fault, alive):
@@ -364,11 +367,19 @@ class _Loop:
             pending = sorted(self._find(pod.name)[1].born_s for pod in pods if not pod.node)
             if next_scan_s(by, self.now_s, pending) > self.now_s:
                 continue
-            done = scan(self.now_s, pool.spec.nodes, by, pool.state, pods, self.rng[name])
+            done = scan(self.now_s, self._available(pool), by, pool.state, pods, self.rng[name])
             pool.state = done.state
             self._expect_faults(pool, done.added)
             for evicted in done.evicted:
                 self._evict(*self._find(evicted))
+
+    def _available(self, pool: _PoolState) -> NodePool:
+        """The pool without zones that are lost; no new node where none is left."""
+        lost = {zone for zone, back_s in self.lost_zones.items() if back_s > self.now_s}
+        zones = tuple(zone for zone in pool.spec.nodes.zones if zone not in lost)
+        if zones:
+            return replace(pool.spec.nodes, zones=zones)
+        return replace(pool.spec.nodes, min_nodes=0, max_nodes=len(pool.state.nodes))
 
     def _evict(self, deployment: _Deployment, replica: _Replica) -> None:
         """Its node is taken away: it goes, and another takes its place."""

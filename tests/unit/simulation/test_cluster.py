@@ -165,3 +165,15 @@ def test_hardware_fails_at_its_rate() -> None:
     _, log = play_cluster(scenario([1.0], 3, 36_000.0), replace(asked, pools=(pool,)))
     assert 4 <= len(log.preemptions) <= 18
     assert len({event.node for event in log.preemptions}) == len(log.preemptions)
+
+
+def test_a_lost_zone_gives_no_node_until_it_is_back() -> None:
+    """Fixed(4) on zones a and b; zone a is away for ten minutes, so that what replaces its nodes stands in b."""
+    times = np.arange(0.0, 3600.0, 1 / 10).tolist()
+    faults = (zone_loss("a", 1000.5, 1200.0), Fault(1700.0, "zone-loss", zone="b", back_s=2900.0))
+    _, log = play_cluster(scenario(times, 8), cluster(Fixed(4), 4, faults=faults))
+    gone = {event.node for event in log.preemptions if event.time_s == 1700.0}
+    assert len(gone) == 4  # the two of b and the two that came in place of those of a
+    dark = [moment.ready for moment in log.timeline if 1700.0 < moment.time_s < 2200.0]
+    assert max(dark) == 0  # both zones are away until 2,200.5 s
+    assert log.timeline[-1].ready == 4
