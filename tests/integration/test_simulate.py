@@ -245,3 +245,12 @@ def test_a_pipeline_with_a_control_plane_that_does_nothing_is_the_pipeline(voice
     _, plain = simulated(voice, "--users", "light")
     _, found = simulated(voice, "--users", "light", "--fault", "nodes", "--set", "models.llm.autoscaler=fixed")
     assert found["pipelines"] == plain["pipelines"]
+
+
+def test_users_who_are_left_without_a_replica_are_no_success(voice: Path, simulated: Answer) -> None:
+    """Each of 50 users waits with one request: 2.5 % of all, while nobody is served for minutes."""
+    code, found = simulated(voice, "--users", "heavy", "--fault", "zone@2m")
+    assert code == 1
+    assert not found["holds"]
+    assert max(found["dark_s"].values()) > 120.0
+    assert found["pipelines"][0]["slo_attainment"] > 0.95

@@ -87,8 +87,25 @@ class Replay:
 
     @property
     def holds(self) -> bool:
-        """Whether every objective holds and no request fails."""
-        return all(result.sound for result in self.results)
+        """Whether every objective holds, no request fails, and users of pipelines are never left without a replica.
+
+        Users who wait send nothing: a share of requests hardly shows that nobody served them for minutes.
+        """
+        closed = any(result.pipelines for result in self.results)
+        return all(result.sound for result in self.results) and not (closed and self.dark_s)
+
+    @property
+    def dark_s(self) -> dict[str, float]:
+        """Deployment -> seconds, by its ticks, in which requests waited and no replica of those asked for was ready."""
+        found: dict[str, float] = {}
+        before: dict[str, Moment] = {}
+        for moment in self.timeline:
+            earlier = before.get(moment.deployment, moment)
+            before[moment.deployment] = moment
+            span_s = moment.time_s - earlier.time_s  # below zero where the run of another population begins
+            if span_s > 0.0 and earlier.replicas > 0 and earlier.ready == 0 and moment.in_flight > 0.0:
+                found[moment.deployment] = found.get(moment.deployment, 0.0) + span_s
+        return found
 
     @property
     def horizon_s(self) -> float:
@@ -126,6 +143,7 @@ class Replay:
             "requests_per_s_per_gpu": self.requests_per_s_per_gpu,
             "scale_events": [_scaling(event) for event in self.scale_events],
             "preemptions": to_jsonable(self.preemptions),
+            "dark_s": self.dark_s,
             "bounds": to_jsonable(self.bounds),
             "timeline": to_jsonable(self.timeline),
             "unknown_phases": list(self.unknown_phases),

@@ -47,11 +47,11 @@ class Quantisation:
 
 
 def quantisation_files(asked: Quantisation) -> Mapping[str, str]:
-    """recipe.yaml, quantise.yaml, evaluate.yaml and README.md: equal questions give equal bytes."""
+    """recipe.yaml, quantise.yaml, evaluate.yaml and QUANTISE.md: equal questions give equal bytes."""
     name = safe_name(f"{slug(asked.title.rpartition('/')[2])}-{asked.dtype}", 40)
     text = dump(recipe_document(asked.recipe))
     return {
-        "README.md": _readme(asked, name),
+        "QUANTISE.md": _page(asked, name),
         "evaluate.yaml": dump_all(_evaluation(asked, name)),
         "quantise.yaml": dump_all(_quantisation(asked, name, text)),
         "recipe.yaml": text,
@@ -120,7 +120,7 @@ def _evaluation(asked: Quantisation, name: str) -> list[Object]:
     return evaluation_objects(made, Place())
 
 
-def _readme(asked: Quantisation, name: str) -> str:
+def _page(asked: Quantisation, name: str) -> str:
     risk = weight_risk(asked.dtype, asked.published)
     figures = [f"- {plain(f.text)}: {plain(f.source)}, {f.date}" for f in risk.figures] or ["- not measured"]
     group = f" in groups of {asked.recipe.group_size}" if asked.recipe.group_size else ""

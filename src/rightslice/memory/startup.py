@@ -165,7 +165,7 @@ def _notes(architecture: Architecture, device: Device, settings: EngineSettings,
 def _refusal(architecture: Architecture, device: Device, settings: EngineSettings) -> tuple[str, str] | None:
     """(reason, fix) of what is illegal before anything loads, or None."""
     if problem := slice_parallelism(device, settings):
-        return problem, "--tensor-parallel-size 1"
+        return problem, _one_rank(settings)
     if problem := legal_parallelism(architecture, settings):
         sizes = re.findall(r"\d+", problem.rpartition(":")[2])
         smaller = [int(s) for s in sizes if int(s) <= settings.tensor_parallel_size]
@@ -179,6 +179,15 @@ def _refusal(architecture: Architecture, device: Device, settings: EngineSetting
         return support.reason, "--dtype half" if dtype == "bf16" else "a 16-bit checkpoint"
     support = kv_support(device, settings.kv_dtype, *asked)
     return (support.reason, "--kv-cache-dtype auto") if support.level == "refused" else None
+
+
+def _one_rank(settings: EngineSettings) -> str:
+    sizes = (
+        ("--tensor-parallel-size", settings.tensor_parallel_size),
+        ("--pipeline-parallel-size", settings.pipeline_parallel_size),
+        ("--data-parallel-size", settings.data_parallel_size),
+    )
+    return " ".join(f"{flag} 1" for flag, size in sizes if size > 1)
 
 
 def _as_long_as_fits(architecture: Architecture, device: Device, settings: EngineSettings) -> EngineSettings:

@@ -87,6 +87,8 @@ def _beside(canvas: Canvas) -> Style:
 
 
 def _disruptions(canvas: Canvas, replay: Replay) -> None:
+    for name, dark_s in replay.dark_s.items():
+        canvas.line((f"{name}: requests waited {format_seconds(dark_s)} without any ready replica", "bold"))
     if not replay.preemptions:
         return
     canvas.blank()

@@ -278,7 +278,7 @@ def test_size_of_another_precision_says_what_it_means_and_writes_how_to_get_ther
     assert precision["kv"] is None
     assert precision["checkpoints"][0]["dtype"] == "int4"
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "README.md", "evaluate.yaml", "quantise.yaml", "recipe.yaml",
+        "QUANTISE.md", "evaluate.yaml", "quantise.yaml", "recipe.yaml",
     ]  # fmt: skip
     assert "recipe.yaml" in err
     assert main([*asked, "--dtype", "fp8", "--kv-dtype", "fp8"]) == 0

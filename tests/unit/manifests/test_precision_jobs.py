@@ -24,7 +24,7 @@ from rightslice.core.errors import BadInputError
 from rightslice.core.plan import Plan
 from rightslice.manifests.render import render
 
-FILES = ("README.md", "evaluate.yaml", "quantise.yaml", "recipe.yaml")
+FILES = ("QUANTISE.md", "evaluate.yaml", "quantise.yaml", "recipe.yaml")
 
 
 def written(folder: Path, source: str = LLAMA_8B, dtype: str = "int4", accelerator: str | None = None) -> list[Object]:

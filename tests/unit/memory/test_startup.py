@@ -324,3 +324,11 @@ def test_adapters_switched_on_take_a_slot() -> None:
         for more in ("", "--enable-lora --max-lora-rank 64", "--enable-lora --max-lora-rank 64 --max-loras 1")
     )
     assert on == said < plain
+
+
+@pytest.mark.parametrize("ranks", ["-pp 2", "-dp 2", "-tp 2 -pp 2"])
+def test_the_fix_on_a_slice_names_what_makes_the_ranks(ranks: str) -> None:
+    piece, asked = device("A100-SXM-80GB", "3g.40gb"), f"{ranks} --max-model-len 4096"
+    found = startup(resolve_model("Qwen/Qwen3-1.7B"), piece, arguments=asked)
+    assert found.verdict == "refused"
+    assert startup(resolve_model("Qwen/Qwen3-1.7B"), piece, arguments=f"{asked} {found.fix}").verdict == "starts"

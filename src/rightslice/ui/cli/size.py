@@ -131,7 +131,7 @@ def size(
         write_text(shown)
     if written:
         names = "   ".join(written)
-        write_note(f"Wrote  {names}   in {output}\nNext   read {quote(str(Path(output or '') / 'README.md'))}")
+        write_note(f"Wrote  {names}   in {output}\nNext   read {quote(str(Path(output or '') / 'QUANTISE.md'))}")
     if verdict is not None:
         return 0 if verdict.verdict in ("starts", "uncertain") else 1
     return 0 if report.fits else 1
