@@ -224,6 +224,11 @@ def test_tuning_orders_settings_by_cost(day: Path, capfdbinary: pytest.CaptureFi
         (["--fault", "meteor"], "RS0501"),
         (["--fault", "zone@soon"], "RS0501"),
         (["--fault", "spot"], "RS0502"),
+        (["--fault", "nodes@1/h"], "RS0501"),
+        (["--fault", "zone@100h", "--horizon", "6h"], "RS0501"),
+        (["--autoscaler", "{kind: hpa, target: 0.0000001}"], "RS0501"),
+        (["--autoscaler", "{kind: hpa, min: 5, max: 2}"], "RS0501"),
+        (["--autoscaler", "{kind: hpa, max: 100000}"], "RS0501"),
         (["--tune"], "RS0502"),
     ],
 )

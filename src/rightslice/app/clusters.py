@@ -18,7 +18,7 @@ from rightslice.catalogue.platforms import platforms
 from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.core.options import quantity_of
 from rightslice.core.plan import Deployment, Plan, Pool
-from rightslice.core.quantities import parse_rate, parse_seconds
+from rightslice.core.quantities import format_seconds, parse_rate, parse_seconds
 from rightslice.core.replay import GpuHourBounds
 from rightslice.core.rng import generator
 from rightslice.optimization.needs import Need
@@ -104,6 +104,8 @@ def controlled(
         if wanted.kind != "fixed":
             rate, offered = _rated_per_s(found), _offered(found, servers, load)
             policies[key] = _policy(wanted, found, rate, offered, traces)
+            if not found.need.model.traffic:
+                continue  # what users of pipelines ask for depends on how fast they are answered
             limit = bounds(offered, rate, gpus_of(found.option))
             found_bounds.append(GpuHourBounds(key, limit.fluid, limit.perfect, limit.peak, limit.peak_replicas))
     deployments = tuple(_scaled(plan, servers[key], policy) for key, policy in policies.items())
@@ -192,7 +194,12 @@ def _rated_per_s(found: Server) -> float:
 
 def _policy(wanted: Autoscaler, found: Server, rate: float, offered: Demand, traces: Mapping[str, Trace]) -> Policy:
     least = found.deployment.replicas.min if wanted.min is None else wanted.min
-    most = max(wanted.max or _headroom(found.replicas), least, 1)
+    most = wanted.max or max(_headroom(found.replicas), least)
+    if least > most:
+        raise BadInputError(Diagnostic("RS0501", f"{found.deployment.id}: at least {least} replicas, at most {most}"))
+    if wanted.kind == "perfect" and not found.need.model.traffic:
+        hint = "kind: hpa follows what comes"
+        raise BadInputError(Diagnostic("RS0502", "perfect knows only traffic of the model's own", hint=hint))
     if wanted.kind == "perfect":
         return Perfect(offered, rate, least, most)
     target = wanted.target or _least_target(
@@ -290,6 +297,7 @@ def _pool(pool: Pool, capacity: Mapping[str, int], mine: Sequence[cluster.Scaled
         provisioner=_provisioner(found.provider),
         usd_per_hour=pool.hourly_usd,
         capacity=pool.purchase.capacity,
+        owned=pool.provider == ON_PREMISES,
         notice=spot_notice(pool.platform),
     )
 
@@ -309,10 +317,16 @@ def _faulty(
             hint = "spot, spot@0.1/h, nodes, or zone@10m"
             raise BadInputError(Diagnostic("RS0501", f'--fault "{text[:40]}" is not known', hint=hint))
         kind, at = match[1], match[2]
+        if kind == "nodes" and at is not None:
+            raise BadInputError(Diagnostic("RS0501", "--fault nodes takes no rate: the published one is used"))
         if kind == "nodes":
             pools = tuple(replace(pool, failures=published_rates()) for pool in pools)
         elif kind == "zone":
-            schedules.append((zone_loss(ZONES[0], quantity_of("--fault", parse_seconds, at or "10m"), 3600.0),))
+            at_s = quantity_of("--fault", parse_seconds, at or "10m")
+            if not 0.0 <= at_s < load.horizon_s:
+                message = f"--fault {text}: the run lasts from 0 to {format_seconds(load.horizon_s)}"
+                raise BadInputError(Diagnostic("RS0501", message))
+            schedules.append((zone_loss(ZONES[0], at_s, 3600.0),))
         else:
             schedules += [_reclaims(plan, pool, at, load) for pool in pools if pool.capacity == "spot"]
             if not any(pool.capacity == "spot" for pool in pools):
@@ -326,6 +340,8 @@ def _reclaims(plan: Plan, pool: cluster.Pool, rate: str | None, load: Load) -> S
     per_hour = machine_reclaims_per_hour(planned.provider, planned.region, planned.machine_type)
     if rate is not None:
         per_hour = quantity_of("--fault", parse_rate, rate) * 3600.0
+        if per_hour <= 0.0:
+            raise BadInputError(Diagnostic("RS0501", f"--fault spot@{rate}: the rate is above zero"))
     if per_hour is None:
         message = f"no interruption rate of {planned.machine_type} in {planned.region} is published"
         raise BadInputError(Diagnostic("RS0502", message, hint="--fault spot@0.05/h states one"))

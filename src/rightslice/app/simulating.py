@@ -177,6 +177,7 @@ def _with_control(asked: _Asked, autoscalers: Mapping[str, Autoscaler], faults: 
         timeline=tuple(moment for log, *_ in logs for moment in log.timeline),
         bounds=logs[0][1].bounds,
         unknown_phases=tuple(dict.fromkeys(name for log, *_ in logs for name in log.unknown_phases)),
+        faults=faults,
         apart=tuple(pool.name for pool in logs[0][1].apart),
     )
 

@@ -64,7 +64,7 @@ class Replay:
 
     `usd` is None where the machines of a changed accelerator have no price here. The rest is empty without a control
     plane; `unknown_phases` of a cold start count 0 because nobody published them. Pools `apart` keep all their nodes
-    and replicas, for it cannot move them: no autoscaler and no fault reaches them.
+    and replicas, for it cannot move them: no autoscaler and no fault reaches them. `faults` that were asked for.
     """
 
     plan: str
@@ -79,6 +79,7 @@ class Replay:
     bounds: tuple[GpuHourBounds, ...] = ()
     unknown_phases: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
 
     @property
     def requests(self) -> int:
@@ -127,6 +128,7 @@ class Replay:
             name: sum(getattr(result, name) for result in self.results)
             for name in ("requests", "completed", "failed", "requeued", "lost")
         }
+        total["unfinished"] = total["requests"] - total["completed"] - total["failed"]
         classes = [_renamed(to_jsonable(found)) for result in self.results for found in result.per_class]
         return {
             "plan": self.plan,

@@ -90,6 +90,8 @@ def _disruptions(canvas: Canvas, replay: Replay) -> None:
     for name, dark_s in replay.dark_s.items():
         canvas.line((f"{name}: requests waited {format_seconds(dark_s)} without any ready replica", "bold"))
     if not replay.preemptions:
+        if replay.faults:
+            canvas.line((f"no node was lost to {', '.join(replay.faults)}", "dim"))
         return
     canvas.blank()
     requeued = sum(event.requests_requeued for event in replay.preemptions)

@@ -49,7 +49,8 @@ class Pool:
     """Equal nodes bought the same way. `standing` are there at the start. `usd_per_hour` of one node.
 
     `failures` of its hardware: a failed GPU takes its node, which is replaced as a whole. The end of a limited run
-    (flex-start) comes with `notice` in any case.
+    (flex-start) comes with `notice` in any case. `owned` machines are neither bought nor given back; those of a lost
+    zone return with it.
     """
 
     nodes: NodePool
@@ -60,6 +61,7 @@ class Pool:
     capacity: Capacity = "on_demand"
     failures: FailureRates = NO_FAILURES
     notice: Notice = NO_NOTICE
+    owned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,7 @@ class _PoolState:
     hours: float = 0.0
     next_scan_s: float = 0.0
     doomed: dict[str, float] = field(default_factory=dict)
+    returns: dict[str, Node] = field(default_factory=dict)
 
 
 class _Loop:
@@ -170,6 +173,7 @@ class _Loop:
         self.rng = {name: generator(cluster.seed, "nodes", name) for name in self.pools}
         blocks = {s.deployment: s.kv_blocks if isinstance(s, LlmServer) else 0 for s in scenario.servers}
         self.deployments = [self._deployment(spec, blocks[spec.deployment]) for spec in cluster.deployments]
+        self.by_name: dict[str, tuple[_Deployment, _Replica]] = {}
         self.lost_zones: dict[str, float] = {}
         self.faults = list(cluster.faults)
         for pool in self.pools.values():
@@ -233,6 +237,8 @@ class _Loop:
                 for name, at_s in struck(fault, alive):
                     lost_s = at_s + fault.notice.notice_s
                     pool.doomed[name] = min(lost_s, pool.doomed.get(name, math.inf))
+                    if pool.spec.owned and fault.back_s is not None:
+                        pool.returns[name] = Node(name, fault.zone, fault.back_s, fault.back_s)
                     self._drain_node(name, lost_s, fault.notice)
 
     def _expect_faults(self, pool: _PoolState, born: Sequence[Node]) -> None:
@@ -262,6 +268,9 @@ class _Loop:
                 requeued, gone = (after - b for after, b in zip(self.run.counted(), before, strict=True))
                 self.preemptions.append(Preemption(self.now_s, pool.spec.nodes.name, name, requeued, gone))
                 pool.state = pool.state.without([name])
+                if name in pool.returns:
+                    back = pool.returns.pop(name)
+                    pool.state = replace(pool.state, nodes=(*pool.state.nodes, back))
                 pool.images = {entry for entry in pool.images if entry[0] != name}
         for deployment in self.deployments:
             self._fill_up(deployment)
@@ -344,7 +353,9 @@ class _Loop:
         """New pods up to the wanted size, as far as there are slots: those of draining replicas come free later."""
         while len(deployment.standing()) < deployment.wanted and deployment.free:
             name = f"{deployment.spec.deployment}-{deployment.made}"
-            deployment.replicas.append(_Replica(name, deployment.made, deployment.free.pop(0), self.now_s))
+            replica = _Replica(name, deployment.made, deployment.free.pop(0), self.now_s)
+            deployment.replicas.append(replica)
+            self.by_name[name] = deployment, replica
             deployment.made += 1
 
     def _bind(self) -> None:
@@ -365,7 +376,8 @@ class _Loop:
             by = pool.spec.provisioner
             pods = self._pods(pool)
             pending = sorted(self._find(pod.name)[1].born_s for pod in pods if not pod.node)
-            if next_scan_s(by, self.now_s, pending) > self.now_s:
+            consolidating = by.scan_s == 0.0 and not pending  # who waits for pods still takes unneeded nodes away
+            if not consolidating and next_scan_s(by, self.now_s, pending) > self.now_s:
                 continue
             done = scan(self.now_s, self._available(pool), by, pool.state, pods, self.rng[name])
             pool.state = done.state
@@ -374,7 +386,9 @@ class _Loop:
                 self._evict(*self._find(evicted))
 
     def _available(self, pool: _PoolState) -> NodePool:
-        """The pool without zones that are lost; no new node where none is left."""
+        """The pool without zones that are lost; no new node where none is left, nor of one's own machines."""
+        if pool.spec.owned:
+            return replace(pool.spec.nodes, min_nodes=len(pool.state.nodes), max_nodes=len(pool.state.nodes))
         lost = {zone for zone, back_s in self.lost_zones.items() if back_s > self.now_s}
         zones = tuple(zone for zone in pool.spec.nodes.zones if zone not in lost)
         if zones:
@@ -399,6 +413,7 @@ class _Loop:
         if replica.phase in ("ready", "draining"):
             self._order(replica, "gone")
         deployment.replicas.remove(replica)
+        del self.by_name[replica.name]
         deployment.free.append(replica.slots)
 
     def _order(self, replica: _Replica, condition: Literal["ready", "draining", "gone"]) -> None:
@@ -416,11 +431,7 @@ class _Loop:
         return [pod for _, pod in sorted(found, key=lambda pair: pair[0])]
 
     def _find(self, name: str) -> tuple[_Deployment, _Replica]:
-        for deployment in self.deployments:
-            for replica in deployment.replicas:
-                if replica.name == name:
-                    return deployment, replica
-        raise KeyError(name)
+        return self.by_name[name]
 
     def _count_hours(self, until_s: float) -> None:
         """Nodes are paid from the request on; those that never come are not."""

@@ -11,6 +11,8 @@ from rightslice.spec.fields import Seconds
 from rightslice.spec.nodes import compose
 from rightslice.spec.workload import Section
 
+MOST_REPLICAS = 1000
+"""Of one deployment: each is looked at at every tick."""
 Signal = Literal["in_flight", "held", "waiting", "running", "offered_per_s", "kv_use"]
 
 
@@ -25,10 +27,10 @@ class Autoscaler(Section):
 
     kind: Literal["hpa", "keda", "fixed", "perfect"] = "hpa"
     signal: Signal = "in_flight"
-    target: Annotated[float, Field(gt=0.0)] | None = None
+    target: Annotated[float, Field(ge=0.001)] | None = None
     share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.6
-    min: Annotated[int, Field(ge=0, le=100_000)] | None = None
-    max: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    min: Annotated[int, Field(ge=0, le=MOST_REPLICAS)] | None = None
+    max: Annotated[int, Field(ge=1, le=MOST_REPLICAS)] | None = None
     up_window: Annotated[Seconds, Field(le=3600.0)] = 0.0
     down_window: Annotated[Seconds, Field(le=3600.0)] = 300.0
     polling: Annotated[Seconds, Field(ge=1.0)] = 30.0

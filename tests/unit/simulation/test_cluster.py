@@ -177,3 +177,22 @@ def test_a_lost_zone_gives_no_node_until_it_is_back() -> None:
     dark = [moment.ready for moment in log.timeline if 1700.0 < moment.time_s < 2200.0]
     assert max(dark) == 0  # both zones are away until 2,200.5 s
     assert log.timeline[-1].ready == 4
+
+
+def test_karpenter_takes_nodes_away_that_nobody_needs() -> None:
+    times = [*np.arange(0.0, 900.0, 1 / 12), *np.arange(900.0, 7200.0, 2.0)]
+    asked = cluster(hpa(), 4)
+    pool = replace(asked.pools[0], provisioner=provisioners()["karpenter"])
+    _, log = play_cluster(scenario(times, 8, 7200.0), replace(asked, pools=(pool,)))
+    assert log.timeline[-1].ready == 1
+    assert log.node_hours["p"] < 5.0  # eight with four nodes all the time
+
+
+def test_machines_of_ones_own_are_not_replaced_and_come_back_with_their_zone() -> None:
+    times = np.arange(0.0, 7200.0, 1.0).tolist()
+    asked = cluster(Fixed(1), 1, faults=(zone_loss("a", 600.0, 3600.0),))
+    played, log = play_cluster(scenario(times, 3, 7200.0), replace(asked, pools=(replace(asked.pools[0], owned=True),)))
+    dark = [moment.time_s for moment in log.timeline if moment.ready == 0]
+    assert min(dark) == 600.0
+    assert 4200.0 <= max(dark) <= 4200.0 + IMAGE_S + WEIGHTS_S + 15.0
+    assert (played.finish_ps >= 0).mean() > 0.9

@@ -40,7 +40,7 @@ class Change:
     autoscaler: Annotated[
         str | None,
         Parameter(
-            help="Follow the load over a day: hpa, keda, perfect, or '{kind: hpa, signal: in_flight, target: 8, "
+            help="Follow the load over a day: hpa, keda, perfect, fixed, or '{kind: hpa, signal: in_flight, target: 8, "
             "min: 1, max: 6}', for every model with traffic of its own; --set models.NAME.autoscaler=… for one."
         ),
     ] = None
