@@ -110,6 +110,7 @@ class Engine(Replica):
     since: int = 0
     ratio: int = 700_000_000  # of what answers have left that is expected to come (SGLang), in billionths
     retracting: bool = False
+    evicted: list[Job] = field(default_factory=list)  # at the start of the step under way
     idle: list[int] = field(default_factory=list)  # known blocks of prefixes without users, left longest ago first
 
     def serves(self, job: Job) -> bool:
@@ -167,6 +168,7 @@ class Engine(Replica):
             victim = [job for job in self.running if job.priority == lowest][-1]
         self.leave(victim)
         victim.forget()
+        self.evicted.append(victim)
         self.waiting.appendleft(victim)
         self.waiting = first_of_equals(self.waiting)
         self.preemptions += 1
@@ -218,9 +220,9 @@ class Engine(Replica):
         if self.due is not None:
             return
         self.drop_expired(now)
-        evictions = self.preemptions
+        self.evicted.clear()
         self.serve_running()
-        self.retracting = evictions < self.preemptions
+        self.retracting = bool(self.evicted)
         if not self.retracting:
             self.admit()
         elif self.server.admission == "estimate":
