@@ -6,7 +6,6 @@ first difference everything that follows counts as different: the clocks no long
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -125,6 +124,7 @@ def scenario_of(asked: Workload) -> Scenario:
     server = LlmServer(
         "d", "m", 1, StepCosts(tokens, *terms, 0.0, "first-principles"), asked["kv_blocks"], asked["block_size"],
         asked["max_num_seqs"], budget, asked["max_model_len"], prefix_caching=asked["prefix_caching"],
+        chunked_prefill=asked["chunked_prefill"],
     )  # fmt: skip
     requests = asked["requests"]
     classes = [_class(asked, [r for r in requests if r[3] == rank], rank) for rank in sorted({r[3] for r in requests})]

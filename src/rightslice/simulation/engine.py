@@ -29,7 +29,7 @@ import numpy as np
 
 from rightslice.simulation.agenda import reschedule
 from rightslice.simulation.compiling import compiled, compiled_apart
-from rightslice.simulation.expectation import FIRST_RATIO, decay, expect_anew, expected_tokens
+from rightslice.simulation.expectation import FIRST_RATIO, decay, expected_tokens
 from rightslice.simulation.layout import (
     ADMISSION,
     AFTERWARDS,
@@ -50,6 +50,7 @@ from rightslice.simulation.layout import (
     FIRST_PS,
     FREE,
     FRESH,
+    GROWING,
     HIT_TOKENS,
     KV_BLOCK_PS,
     KV_BLOCKS,
@@ -66,6 +67,7 @@ from rightslice.simulation.layout import (
     ORDER,
     OUTSTANDING,
     OWNER,
+    PAUSED,
     PEAK_BLOCKS,
     PREFILL_STEP_PS,
     PREFIX_BLOCKS,
@@ -83,13 +85,25 @@ from rightslice.simulation.layout import (
     STEP_PS,
     STEPS,
     STREAMS,
+    TAKEN,
     VALUE,
     WHOLE_ANSWER,
+    WHOLE_PROMPTS,
     State,
 )
-from rightslice.simulation.prefix import blocks_in_use, claim, known_tokens, trim
+from rightslice.simulation.preemption import go_on, make_room
+from rightslice.simulation.prefix import adopt, become_known, blocks_in_use, found_blocks, known_tokens
 from rightslice.simulation.queues import drop_expired, pop
-from rightslice.simulation.running import append, blocks_for, evict, give_back, start_decoding, stop_decoding, unlink
+from rightslice.simulation.running import (
+    append,
+    blocks_for,
+    give_back,
+    new_blocks,
+    start_decoding,
+    stop_decoding,
+    take_blocks,
+    unlink,
+)
 
 
 @compiled
@@ -197,11 +211,15 @@ def join(replica: int, budget: int, state: State) -> tuple[int, int]:
     sharing = state.facts[replica, PREFIX_BLOCKS] > 0
     while state.heads[replica] != NOBODY and budget > 0 and live[replica, RUNNING] < state.facts[replica, STREAMS]:
         job = state.heads[replica]
-        blocks, cached = wanted_blocks(replica, job, state), 0
+        blocks, cached, found, used = wanted_blocks(replica, job, state), 0, 0, 0
         if sharing:
-            blocks -= blocks_in_use(replica, job, state)
+            found = found_blocks(replica, job, state)
+            used = blocks_in_use(replica, job, found, state)
             cached = known_tokens(replica, job, state)
+            blocks -= used
         if blocks > live[replica, FREE]:
+            break
+        if state.facts[replica, WHOLE_PROMPTS] == 1 and jobs[job, NEEDED] - cached > budget:
             break
         if estimating:
             promised = jobs[job, LEFT] - 1
@@ -211,13 +229,17 @@ def join(replica: int, budget: int, state: State) -> tuple[int, int]:
                 break
             expected += promised
         pop(replica, state)
-        live[replica, FREE] -= blocks
+        chunk = min(jobs[job, NEEDED] - cached, budget)
+        if state.facts[replica, ADMISSION] == GROWING:
+            blocks = blocks_for(cached + chunk, replica, state) - used
         if sharing:
-            claim(replica, job, state)
-            trim(replica, state)
+            adopt(replica, job, found, state)
+            take_blocks(replica, blocks, state)
+            become_known(replica, job, cached + chunk, state)
+        else:
+            live[replica, FREE] -= blocks
         if jobs[job, HIT_TOKENS] == NOT_YET:
             jobs[job, HIT_TOKENS] = cached
-        chunk = min(jobs[job, NEEDED] - cached, budget)
         jobs[job, CACHED] = cached
         jobs[job, CHUNK] = chunk
         jobs[job, DEADLINE_PS] = NEVER
@@ -241,11 +263,14 @@ def estimates_again(replica: int, state: State) -> bool:
 
 
 @compiled
-def take_blocks(replica: int, blocks: int, state: State) -> None:
-    """Decoding jobs grow."""
-    state.live[replica, FREE] -= blocks
-    if state.facts[replica, PREFIX_BLOCKS] > 0:
-        trim(replica, state)
+def continue_prompt(replica: int, state: State) -> int:
+    """The next chunk of the prompt that is partly computed; blocks it needs."""
+    live, jobs, job = state.live, state.jobs, state.live[replica, FRESH]
+    chunk = min(jobs[job, NEEDED] - jobs[job, CACHED], state.facts[replica, BUDGET] - live[replica, DECODING])
+    jobs[job, CHUNK] = chunk
+    if state.facts[replica, ADMISSION] != GROWING:
+        return 0
+    return new_blocks(replica, jobs[job, CACHED], chunk, state)
 
 
 @compiled
@@ -256,23 +281,24 @@ def start_run(replica: int, now: int, state: State) -> int:
     if live[replica, OUTSTANDING] == 0:
         live[replica, RATIO] = FIRST_RATIO
         return NEVER
-    residue = -live[replica, STEPS] % facts[replica, BLOCK_TOKENS]
-    evicting = state.residues[replica, residue] > live[replica, FREE]
-    while state.residues[replica, residue] > live[replica, FREE]:
-        evict(replica, state)
-    if evicting and facts[replica, ADMISSION] == ESTIMATE:
-        expect_anew(replica, state)
-    take_blocks(replica, state.residues[replica, residue], state)
+    blocks = state.residues[replica, -live[replica, STEPS] % facts[replica, BLOCK_TOKENS]]
+    if live[replica, FRESH] != NOBODY:
+        blocks += continue_prompt(replica, state)
+    evicting = blocks > live[replica, FREE]
+    if evicting:
+        make_room(replica, state)
+    else:
+        take_blocks(replica, blocks, state)
 
     decoding = live[replica, DECODING]
     budget = facts[replica, BUDGET] - decoding
     prefill, work = 0, 0
     if live[replica, FRESH] != NOBODY:
         job = live[replica, FRESH]
-        cached = jobs[job, CACHED]
-        chunk = min(jobs[job, NEEDED] - cached, budget)
-        jobs[job, CHUNK] = chunk
+        cached, chunk = jobs[job, CACHED], jobs[job, CHUNK]
         prefill, work = chunk, chunk * cached + chunk * (chunk + 1) // 2
+        if facts[replica, PREFIX_BLOCKS] > 0:
+            become_known(replica, job, cached + chunk, state)
     if not evicting:
         joined, more_work = join(replica, budget - prefill, state)
         prefill += joined
@@ -289,6 +315,7 @@ def start_run(replica: int, now: int, state: State) -> int:
     more_ps = facts[replica, KV_TOKEN_PS] * decoding
     if prefill > 0:
         first_ps += facts[replica, PREFILL_STEP_PS]
+    first_ps = max(first_ps, 1)
     steps = 1
     if prefill == 0 and not evicting and not estimates_again(replica, state):
         steps = decode_steps(replica, now, first_ps, more_ps, state)
@@ -328,9 +355,9 @@ def grow(replica: int, steps: int, span_ps: int, state: State) -> tuple[int, int
 
 @compiled
 def count_up(replica: int, steps: int, span_ps: int, state: State) -> int:
-    """Add a run's `steps` started steps over `span_ps` to the totals; the blocks taken after the first step."""
+    """Add a run's `steps` started steps over `span_ps` to the totals; blocks that must still be taken for them."""
     live, totals, pace = state.live, state.totals, state.pace
-    used = state.facts[replica, KV_BLOCKS] - live[replica, FREE]
+    used = state.facts[replica, KV_BLOCKS] - live[replica, FREE] - live[replica, TAKEN]
     blocks, block_ps = 0, 0
     if steps > 1:
         blocks, block_ps = grow(replica, steps, span_ps, state)
@@ -340,19 +367,32 @@ def count_up(replica: int, steps: int, span_ps: int, state: State) -> int:
     pace[replica, ROUGH_KV] += 1.0 * used * span_ps + block_ps
     pace[replica, ROUGH_BATCH] += 1.0 * live[replica, RUNNING] * span_ps
     totals[replica, PEAK_BLOCKS] = max(totals[replica, PEAK_BLOCKS], used + blocks)
-    return blocks
+    blocks -= live[replica, TAKEN]
+    live[replica, TAKEN] = 0
+    return int(blocks)
+
+
+@compiled_apart
+def catch_up(replica: int, now: int, state: State) -> None:
+    """Take the blocks of the steps that have started, so that the prefix cache is that of the step under way."""
+    live = state.live
+    if live[replica, BUSY] == 0 or live[replica, RUN_STEPS] == 1:
+        return
+    steps = started_steps(replica, now, state)
+    if steps > 1:
+        blocks = grow(replica, steps, 0, state)[0]
+        take_blocks(replica, blocks - live[replica, TAKEN], state)
+        live[replica, TAKEN] = blocks
 
 
 @compiled
-def complete(replica: int, job: int, cached: int, now: int, state: State) -> None:
+def complete(replica: int, job: int, now: int, state: State) -> None:
     """A job that has all its answer leaves."""
     state.jobs[job, FINISH_PS] = now
-    give_back(replica, job, cached, state)
+    give_back(replica, job, state.jobs[job, CACHED], False, state)
     unlink(replica, job, state)
     state.live[replica, OUTSTANDING] -= 1
     state.live[replica, FINISHED] += 1
-    state.done[0] += 1
-    state.done[state.done[0]] = job
 
 
 @compiled
@@ -362,12 +402,14 @@ def end_decodes(replica: int, now: int, state: State) -> None:
     while live[replica, DECODING] > 0 and state.slots[replica, 0, VALUE] == live[replica, STEPS]:
         job = state.slots[replica, 0, OWNER]
         stop_decoding(replica, job, state)
-        complete(replica, job, jobs[job, CACHED], now, state)
+        done[0] += 1
         at = done[0]
         while at > 1 and jobs[done[at - 1], ORDER] > jobs[job, ORDER]:
             done[at] = done[at - 1]
             at -= 1
         done[at] = job
+    for at in range(1, done[0] + 1):
+        complete(replica, done[at], now, state)
 
 
 @compiled
@@ -386,7 +428,9 @@ def end_prefills(replica: int, now: int, state: State) -> None:
             if jobs[job, FIRST_PS] == NOT_YET:
                 jobs[job, FIRST_PS] = now
             if jobs[job, LEFT] == 0:
-                complete(replica, job, jobs[job, CACHED], now, state)
+                complete(replica, job, now, state)
+                state.done[0] += 1
+                state.done[state.done[0]] = job
             else:
                 start_decoding(replica, job, state)
         job = after
@@ -400,6 +444,8 @@ def end_run(replica: int, now: int, state: State) -> None:
     take_blocks(replica, count_up(replica, steps, now - live[replica, SINCE], state), state)
     live[replica, STEPS] += steps
     live[replica, BUSY] = 0
+    if live[replica, PAUSED] != NOBODY:
+        go_on(replica, state)
     if live[replica, DECODING] > 0 and live[replica, RETRACTED] == 0:
         decay(replica, steps, state)
     end_decodes(replica, now, state)
@@ -410,7 +456,7 @@ def end_run(replica: int, now: int, state: State) -> None:
 @compiled_apart
 def used_blocks(replica: int, now: int, state: State) -> int:
     """Blocks of the KV cache in use."""
-    used = state.facts[replica, KV_BLOCKS] - state.live[replica, FREE]
+    used = state.facts[replica, KV_BLOCKS] - state.live[replica, FREE] - state.live[replica, TAKEN]
     if state.live[replica, BUSY] == 1:
         steps = started_steps(replica, now, state)
         if steps > 1:
@@ -427,3 +473,5 @@ def stop_run(replica: int, now: int, state: State) -> None:
         live[replica, FREE] -= count_up(replica, steps, now - live[replica, SINCE], state)
         live[replica, STEPS] += steps - 1
         live[replica, BUSY] = 0
+        if live[replica, PAUSED] != NOBODY:
+            go_on(replica, state)

@@ -68,6 +68,7 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
     width = int(min(max(facts[:, layout.STREAMS].max(initial=1), 1), max(jobs, 1)))
     live = np.zeros((r, layout.LIVE), dtype=np.int64)
     live[:, [layout.FIRST, layout.LAST, layout.FRESH, layout.STALEST, layout.FRESHEST]] = layout.NOBODY
+    live[:, layout.PAUSED] = layout.NOBODY
     live[:, layout.FREE] = facts[:, layout.KV_BLOCKS]
     live[:, layout.CONDITION] = layout.READY
     live[:, layout.RATIO] = FIRST_RATIO
@@ -92,7 +93,7 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
         heads=np.full(r + len(names), layout.NOBODY, dtype=np.int64),
         tails=np.full((r + len(names), max(len(ranks), 1)), layout.NOBODY, dtype=np.int64),
         prefix_ids=prefixes.ids,
-        cache=_cache(facts, int(prefixes.ids.max(initial=-1)) + 1),
+        cache=_cache(facts, int(prefixes.ids.max(initial=-1)) + 1, jobs),
         pace=pace,
         slots=np.empty((r, width, 2), dtype=np.int64),
         residues=np.zeros((r, int(facts[:, layout.BLOCK_TOKENS].max(initial=1))), dtype=np.int64),
@@ -149,7 +150,7 @@ def _facts(servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints]:
             row += [server.block_size_tokens, server.max_model_len, offset, costs.kv_token_ps, costs.attention_ps]
             row += [costs.sequence_ps, costs.step_ps, costs.prefill_step_ps]
             row += [min(layout.LONGEST_RUN_PS, 2**62 // max(server.kv_blocks, 1))]
-            row += [_ADMISSIONS[server.admission], 0, 0, 0]
+            row += [_ADMISSIONS[server.admission], 0, 0, 0, int(not server.chunked_prefill)]
             row += row[layout.KV_TOKEN_PS : layout.PREFILL_STEP_PS + 1]
         else:
             table = server.costs.latency_ps
@@ -269,8 +270,8 @@ def _share_prefixes(servers: tuple[LlmServer | StageServer, ...], facts: Ints, b
     """Note in `facts` which replicas keep prefixes. Raises ValueError for blocks that are no multiple of theirs."""
     row = 0
     for server in servers:
-        tokens = block_tokens.get(server.model, 0)
-        if isinstance(server, LlmServer) and server.prefix_caching and tokens > 0:
+        if isinstance(server, LlmServer) and server.prefix_caching:
+            tokens = block_tokens.get(server.model, server.block_size_tokens)
             if tokens % server.block_size_tokens:
                 raise ValueError(f"{server.deployment}: {tokens} tokens are no multiple of {server.block_size_tokens}")
             facts[row : row + server.replicas, layout.PREFIX_BLOCKS] = tokens // server.block_size_tokens
@@ -278,10 +279,12 @@ def _share_prefixes(servers: tuple[LlmServer | StageServer, ...], facts: Ints, b
         row += server.replicas
 
 
-def _cache(facts: Ints, ids: int) -> Ints:
+def _cache(facts: Ints, ids: int, jobs: int) -> Ints:
     """An empty prefix cache for every replica, if any has one."""
-    ids = ids if facts[:, layout.PREFIX_BLOCKS].any() else 0
-    return np.full((len(facts), ids, 3), layout.UNKNOWN, dtype=np.int64)
+    nodes = ids + 2 * jobs if facts[:, layout.PREFIX_BLOCKS].any() else 0
+    cache = np.full((len(facts), nodes, layout.NODE), layout.NOBODY, dtype=np.int64)
+    cache[:, :, layout.USERS] = layout.UNKNOWN
+    return cache
 
 
 def _agenda(replicas: int, pipelines: Ints, users: Ints, user_start_ps: Ints) -> Ints:

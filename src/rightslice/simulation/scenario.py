@@ -23,7 +23,8 @@ class LlmServer:
     """`replicas` equal LLM engines of one deployment. The KV cache of one replica is `kv_blocks` blocks.
 
     `prefix_caching`: blocks of prompts stay known for later requests (prefix.py), where classes have `prefixes`.
-    Raises ValueError for a token budget beyond the cost table, sizes below 1, or steps that take no time.
+    Without `chunked_prefill` a prompt is computed in one step. Raises ValueError for a token budget beyond the cost
+    table, or below the longest request without chunks, sizes below 1, or steps that take no time.
     """
 
     deployment: str
@@ -37,6 +38,7 @@ class LlmServer:
     max_model_len: int
     admission: Admission = "prompt"
     prefix_caching: bool = False
+    chunked_prefill: bool = True
 
     def __post_init__(self) -> None:
         sizes = (self.block_size_tokens, self.max_num_seqs, self.max_num_batched_tokens, self.max_model_len)
@@ -44,6 +46,8 @@ class LlmServer:
             raise ValueError(f"{self.deployment}: sizes are at least 1")
         if self.max_num_batched_tokens > self.costs.max_tokens:
             raise ValueError(f"{self.deployment}: {self.max_num_batched_tokens} tokens, costs {self.costs.max_tokens}")
+        if not self.chunked_prefill and self.max_num_batched_tokens < self.max_model_len:
+            raise ValueError(f"{self.deployment}: {self.max_model_len} tokens do not fit a step without chunks")
         if self.costs.step_time_ps(0, 0, 1, 1) < 1:
             raise ValueError(f"{self.deployment}: a step takes time")
 
