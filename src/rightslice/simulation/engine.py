@@ -52,6 +52,7 @@ from rightslice.simulation.layout import (
     FRESH,
     GROWING,
     HIT_TOKENS,
+    IDS,
     KV_BLOCK_PS,
     KV_BLOCKS,
     KV_TOKEN_PS,
@@ -78,6 +79,7 @@ from rightslice.simulation.layout import (
     RUN_STEPS,
     RUNNING,
     SEQUENCE_PS,
+    SHARED,
     SINCE,
     SLOWDOWN,
     STEP_FIRST_PS,
@@ -92,7 +94,7 @@ from rightslice.simulation.layout import (
     State,
 )
 from rightslice.simulation.preemption import go_on, make_room
-from rightslice.simulation.prefix import adopt, become_known, blocks_in_use, found_blocks, known_tokens
+from rightslice.simulation.prefix import adopt, become_known, blocks_in_use, found_blocks, found_tokens, known_tokens
 from rightslice.simulation.queues import drop_expired, pop
 from rightslice.simulation.running import (
     append,
@@ -215,7 +217,7 @@ def join(replica: int, budget: int, state: State) -> tuple[int, int]:
         if sharing:
             found = found_blocks(replica, job, state)
             used = blocks_in_use(replica, job, found, state)
-            cached = known_tokens(replica, job, state)
+            cached = found_tokens(replica, job, found, state)
             blocks -= used
         if blocks > live[replica, FREE]:
             break
@@ -235,7 +237,8 @@ def join(replica: int, budget: int, state: State) -> tuple[int, int]:
         if sharing:
             adopt(replica, job, found, state)
             take_blocks(replica, blocks, state)
-            become_known(replica, job, cached + chunk, state)
+            if found < jobs[job, IDS]:
+                become_known(replica, job, cached + chunk, state)
         else:
             live[replica, FREE] -= blocks
         if jobs[job, HIT_TOKENS] == NOT_YET:
@@ -297,7 +300,7 @@ def start_run(replica: int, now: int, state: State) -> int:
         job = live[replica, FRESH]
         cached, chunk = jobs[job, CACHED], jobs[job, CHUNK]
         prefill, work = chunk, chunk * cached + chunk * (chunk + 1) // 2
-        if facts[replica, PREFIX_BLOCKS] > 0:
+        if facts[replica, PREFIX_BLOCKS] > 0 and jobs[job, SHARED] < jobs[job, IDS]:
             become_known(replica, job, cached + chunk, state)
     if not evicting:
         joined, more_work = join(replica, budget - prefill, state)
@@ -375,14 +378,19 @@ def count_up(replica: int, steps: int, span_ps: int, state: State) -> int:
 @compiled_apart
 def catch_up(replica: int, now: int, state: State) -> None:
     """Take the blocks of the steps that have started, so that the prefix cache is that of the step under way."""
-    live = state.live
-    if live[replica, BUSY] == 0 or live[replica, RUN_STEPS] == 1:
-        return
-    steps = started_steps(replica, now, state)
-    if steps > 1:
-        blocks = grow(replica, steps, 0, state)[0]
-        take_blocks(replica, blocks - live[replica, TAKEN], state)
-        live[replica, TAKEN] = blocks
+    blocks = grow(replica, started_steps(replica, now, state), 0, state)[0]
+    take_blocks(replica, blocks - state.live[replica, TAKEN], state)
+    state.live[replica, TAKEN] = blocks
+
+
+@compiled_apart
+def known_now(replica: int, job: int, now: int, state: State) -> int:
+    """Tokens of a job that the replica has in its prefix cache in the middle of a run."""
+    known = known_tokens(replica, job, state)
+    if known > 0 and state.live[replica, BUSY] == 1 and state.live[replica, RUN_STEPS] > 1:
+        catch_up(replica, now, state)
+        known = known_tokens(replica, job, state)
+    return int(known)
 
 
 @compiled

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rightslice.core.rng import generator
 from rightslice.simulation import layout
 from rightslice.simulation.expectation import FIRST_RATIO
-from rightslice.simulation.layout import Floats, Ints, State
+from rightslice.simulation.layout import Floats, Ints, Nodes, State
 from rightslice.simulation.scenario import Admission, LlmServer, Policy, Routing, Scenario, StageServer
 
 PS_PER_S = 1e12
@@ -279,10 +279,10 @@ def _share_prefixes(servers: tuple[LlmServer | StageServer, ...], facts: Ints, b
         row += server.replicas
 
 
-def _cache(facts: Ints, ids: int, jobs: int) -> Ints:
+def _cache(facts: Ints, ids: int, jobs: int) -> Nodes:
     """An empty prefix cache for every replica, if any has one."""
     nodes = ids + 2 * jobs if facts[:, layout.PREFIX_BLOCKS].any() else 0
-    cache = np.full((len(facts), nodes, layout.NODE), layout.NOBODY, dtype=np.int64)
+    cache = np.full((len(facts), nodes, layout.NODE), layout.NOBODY, dtype=np.int32)
     cache[:, :, layout.USERS] = layout.UNKNOWN
     return cache
 

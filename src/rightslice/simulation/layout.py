@@ -75,6 +75,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+Nodes = NDArray[np.int32]
 Floats = NDArray[np.float64]
 
 NEVER: Final = 2**63 - 1
@@ -136,7 +137,7 @@ class State(NamedTuple):
     heads: Ints
     tails: Ints
     prefix_ids: Ints
-    cache: Ints
+    cache: Nodes
     pace: Floats
     slots: Ints
     residues: Ints

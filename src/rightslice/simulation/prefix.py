@@ -69,9 +69,9 @@ def first_copy(replica: int, block: int, state: State) -> int:
 
 
 @compiled
-def append_idle(replica: int, node: int, blocks: int, state: State) -> None:
-    """Put the blocks of a node at the end of the list."""
-    live, cache = state.live, state.cache
+def append_own(replica: int, job: int, state: State) -> None:
+    """Put the own blocks of an evicted job at the end of the list."""
+    live, cache, node = state.live, state.cache, own_node(job, state)
     freshest = live[replica, FRESHEST]
     cache[replica, node, OLDER] = freshest
     cache[replica, node, NEWER] = NOBODY
@@ -82,7 +82,6 @@ def append_idle(replica: int, node: int, blocks: int, state: State) -> None:
     else:
         cache[replica, freshest, NEWER] = node
     live[replica, FRESHEST] = node
-    live[replica, IDLE_BLOCKS] += blocks
 
 
 @compiled
@@ -104,13 +103,9 @@ def remove_idle(replica: int, node: int, blocks: int, lost: int, state: State) -
 
 
 @compiled_apart
-def drop_copy(replica: int, node: int, state: State) -> None:
-    """A copy of a block is overwritten."""
-    cache = state.cache
-    cache[replica, node, USERS] = UNKNOWN
-    job = node - copy_node(0, state)
-    if job < 0:
-        return
+def forget_copy(replica: int, job: int, state: State) -> None:
+    """The further copy that a job has computed is no more."""
+    cache, node = state.cache, copy_node(job, state)
     before = state.prefix_ids[state.jobs[job, FIRST_ID] + state.jobs[job, IDS] - 1]
     while cache[replica, before, NEXT_COPY] != node:
         before = cache[replica, before, NEXT_COPY]
@@ -128,31 +123,64 @@ def drop_own(replica: int, job: int, most: int, state: State) -> None:
         remove_idle(replica, own_node(job, state), lost, 0, state)
 
 
-@compiled_apart
-def trim(replica: int, state: State) -> None:
-    """Drop the blocks whose place others have taken, those left longest ago first."""
+@compiled
+def drop_gap(replica: int, node: int, most: int, state: State) -> None:
+    """At most so many of the blocks before a node, or at the end of the list, are overwritten."""
     live, cache = state.live, state.cache
+    if node == NOBODY:
+        live[replica, IDLE_BLOCKS] -= min(most, live[replica, LAST_GAP])
+        live[replica, LAST_GAP] -= min(most, live[replica, LAST_GAP])
+    else:
+        live[replica, IDLE_BLOCKS] -= min(most, cache[replica, node, GAP])
+        cache[replica, node, GAP] -= min(most, cache[replica, node, GAP])
+
+
+@compiled
+def drop_copies(replica: int, state: State) -> None:
+    """Drop copies of prefix blocks from the front of the list, as far as no other block comes before them."""
+    live, cache, blocks = state.live, state.cache, state.facts[replica, PREFIX_BLOCKS]
+    idle, free, node = live[replica, IDLE_BLOCKS], live[replica, FREE], live[replica, STALEST]
+    first_own, further = own_node(0, state), copy_node(0, state)
+    while idle > free and node != NOBODY and cache[replica, node, GAP] == 0 and not first_own <= node < further:
+        cache[replica, node, USERS] = UNKNOWN
+        if node >= further:
+            forget_copy(replica, node - further, state)
+        node = cache[replica, node, NEWER]
+        idle -= blocks
+    live[replica, IDLE_BLOCKS] = idle
+    live[replica, STALEST] = node
+    if node == NOBODY:
+        live[replica, FRESHEST] = NOBODY
+    else:
+        cache[replica, node, OLDER] = NOBODY
+
+
+@compiled_apart
+def drop_idle(replica: int, state: State) -> None:
+    """Drop the blocks whose place others have taken, those left longest ago first."""
+    live, cache, first_own = state.live, state.cache, own_node(0, state)
     while live[replica, IDLE_BLOCKS] > live[replica, FREE]:
         excess, node = live[replica, IDLE_BLOCKS] - live[replica, FREE], live[replica, STALEST]
-        gap = live[replica, LAST_GAP] if node == NOBODY else cache[replica, node, GAP]
-        if gap > 0:
-            lost = min(excess, gap)
-            live[replica, IDLE_BLOCKS] -= lost
-            if node == NOBODY:
-                live[replica, LAST_GAP] -= lost
-            else:
-                cache[replica, node, GAP] -= lost
-        elif own_node(0, state) <= node < copy_node(0, state):
-            drop_own(replica, node - own_node(0, state), excess, state)
+        if node == NOBODY or cache[replica, node, GAP] > 0:
+            drop_gap(replica, node, excess, state)
+        elif first_own <= node < copy_node(0, state):
+            drop_own(replica, node - first_own, excess, state)
         else:
-            remove_idle(replica, node, state.facts[replica, PREFIX_BLOCKS], 0, state)
-            drop_copy(replica, node, state)
+            drop_copies(replica, state)
+
+
+@compiled
+def trim(replica: int, state: State) -> None:
+    """Drop the blocks whose place others have taken."""
+    live = state.live
+    if live[replica, IDLE_BLOCKS] > live[replica, FREE]:
+        drop_idle(replica, state)
 
 
 # --- jobs ----------------------------------------------------------------------------------------------------------
 
 
-@compiled_apart
+@compiled
 def found_blocks(replica: int, job: int, state: State) -> int:
     """Blocks of its prefix that a waiting job finds."""
     first = state.jobs[job, FIRST_ID]
@@ -173,16 +201,21 @@ def found_own(replica: int, job: int, found: int, state: State) -> int:
 
 
 @compiled
-def known_tokens(replica: int, job: int, state: State) -> int:
-    """Tokens of a waiting job that need not be computed."""
-    if state.facts[replica, PREFIX_TOKENS] == 0:
-        return 0
-    found = found_blocks(replica, job, state)
+def found_tokens(replica: int, job: int, found: int, state: State) -> int:
+    """Tokens that a waiting job need not compute when it finds so many blocks of its prefix."""
     own = found_own(replica, job, found, state)
     return int(found * state.facts[replica, PREFIX_TOKENS] + own * state.facts[replica, BLOCK_TOKENS])
 
 
-@compiled_apart
+@compiled
+def known_tokens(replica: int, job: int, state: State) -> int:
+    """Tokens of a job that the replica knows."""
+    if state.facts[replica, PREFIX_TOKENS] == 0:
+        return 0
+    return found_tokens(replica, job, found_blocks(replica, job, state), state)
+
+
+@compiled
 def blocks_in_use(replica: int, job: int, found: int, state: State) -> int:
     """KV blocks of the first `found` blocks of a waiting job's prefix that other jobs use already."""
     first, used = state.jobs[job, FIRST_ID], 0
@@ -208,34 +241,57 @@ def adopt(replica: int, job: int, found: int, state: State) -> None:
     jobs[job, SHARED] = found
 
 
+@compiled
+def add_copy(replica: int, job: int, block: int, state: State) -> None:
+    """A job computes a further copy of a block, which is found when the older ones are gone."""
+    cache, node = state.cache, copy_node(job, state)
+    while cache[replica, block, NEXT_COPY] != NOBODY:
+        block = cache[replica, block, NEXT_COPY]
+    cache[replica, block, NEXT_COPY] = node
+    cache[replica, node, NEXT_COPY] = NOBODY
+    cache[replica, node, USERS] = 1
+
+
 @compiled_apart
 def become_known(replica: int, job: int, tokens: int, state: State) -> None:
     """A step computes the first `tokens` tokens of a job: their blocks can be found from now on."""
-    cache, jobs, first = state.cache, state.jobs, state.jobs[job, FIRST_ID]
-    full = min(jobs[job, IDS], tokens // state.facts[replica, PREFIX_TOKENS])
-    while jobs[job, SHARED] < full:
-        block = state.prefix_ids[first + jobs[job, SHARED]]
-        if first_copy(replica, block, state) != NOBODY:  # only the last one was not looked for
-            node = copy_node(job, state)
-            while cache[replica, block, NEXT_COPY] != NOBODY:
-                block = cache[replica, block, NEXT_COPY]
-            cache[replica, block, NEXT_COPY] = node
-            cache[replica, node, NEXT_COPY] = NOBODY
-            cache[replica, node, USERS] = 1
+    first, shared = state.jobs[job, FIRST_ID], state.jobs[job, SHARED]
+    full = min(state.jobs[job, IDS], tokens // state.facts[replica, PREFIX_TOKENS])
+    while shared < full:
+        block = state.prefix_ids[first + shared]
+        if first_copy(replica, block, state) != NOBODY:  # the last one, which the job did not look for
+            add_copy(replica, job, block, state)
             break
-        cache[replica, block, USERS] = 1
-        jobs[job, SHARED] += 1
+        state.cache[replica, block, USERS] = 1
+        shared += 1
+    state.jobs[job, SHARED] = shared
 
 
 @compiled
-def leave(replica: int, node: int, state: State) -> int:
-    """One user of a copy fewer; KV blocks that others use still."""
-    blocks = state.facts[replica, PREFIX_BLOCKS]
-    state.cache[replica, node, USERS] -= 1
-    if state.cache[replica, node, USERS] > 0:
-        return int(blocks)
-    append_idle(replica, node, blocks, state)
-    return 0
+def leave_prefix(replica: int, job: int, copies: int, state: State) -> int:
+    """A job leaves the copies that it uses, the last one first; how many of them others use still."""
+    live, cache, first = state.live, state.cache, state.jobs[job, FIRST_ID]
+    shared, freshest, gap, kept = state.jobs[job, SHARED], live[replica, FRESHEST], live[replica, LAST_GAP], 0
+    for at in range(first + copies - 1, first - 1, -1):
+        if at < first + shared:
+            node = first_copy(replica, state.prefix_ids[at], state)
+        else:
+            node = copy_node(job, state)
+        cache[replica, node, USERS] -= 1
+        if cache[replica, node, USERS] > 0:
+            kept += 1
+            continue
+        if freshest == NOBODY:
+            live[replica, STALEST] = node
+        else:
+            cache[replica, freshest, NEWER] = node
+        cache[replica, node, OLDER] = freshest
+        cache[replica, node, NEWER] = NOBODY
+        cache[replica, node, GAP] = gap
+        freshest, gap = node, 0
+    live[replica, FRESHEST] = freshest
+    live[replica, LAST_GAP] = gap
+    return kept
 
 
 @compiled_apart
@@ -243,22 +299,17 @@ def release(replica: int, job: int, tokens: int, again: bool, state: State) -> i
     """A job with so many tokens in its blocks leaves them, its last block first; KV blocks that others use still.
 
     `again`: it comes back, and may find its own blocks."""
-    live, jobs, first = state.live, state.jobs, state.jobs[job, FIRST_ID]
-    shared = jobs[job, SHARED]
+    live, jobs, blocks = state.live, state.jobs, state.facts[replica, PREFIX_BLOCKS]
     copies = min(jobs[job, IDS], tokens // state.facts[replica, PREFIX_TOKENS])
-    own = tokens // state.facts[replica, BLOCK_TOKENS] - copies * state.facts[replica, PREFIX_BLOCKS]
+    own = tokens // state.facts[replica, BLOCK_TOKENS] - copies * blocks
     if own > 0 and again and copies == jobs[job, IDS]:
-        append_idle(replica, own_node(job, state), own, state)
+        append_own(replica, job, state)
         jobs[job, OWN_IDLE] = own
     else:
         live[replica, LAST_GAP] += own
-        live[replica, IDLE_BLOCKS] += own
-    kept = 0
-    if copies > shared:
-        kept += leave(replica, copy_node(job, state), state)
-    for at in range(first + shared - 1, first - 1, -1):
-        kept += leave(replica, first_copy(replica, state.prefix_ids[at], state), state)
-    return kept
+    kept = leave_prefix(replica, job, copies, state)
+    live[replica, IDLE_BLOCKS] += own + (copies - kept) * blocks
+    return int(kept * blocks)
 
 
 @compiled_apart
