@@ -24,6 +24,8 @@ ANSWERS: Final = Path(__file__).parent / "data" / "scheduler" / "vllm.json"
 COUNT: Final = 800
 """Workloads that `make oracle` plays; every `KEPT_EVERY`th is kept in ANSWERS for `make test`."""
 KEPT_EVERY: Final = 13
+COARSE: Final = 100
+"""Further ones, from seed COUNT on, in which an id stands for two or four blocks of the engine: there we differ."""
 
 Iteration = list[Any]
 Workload = dict[str, Any]
@@ -32,9 +34,9 @@ Workload = dict[str, Any]
 # --- questions ---------------------------------------------------------------------------------------------------
 
 
-def workloads(count: int = COUNT) -> list[Workload]:
+def workloads() -> list[Workload]:
     """The same ones each time."""
-    return [workload(seed) for seed in range(count)]
+    return [workload(seed) for seed in range(COUNT + COARSE)]
 
 
 def workload(seed: int) -> Workload:
@@ -52,7 +54,12 @@ def workload(seed: int) -> Workload:
     budget = any_of(numbers, 64, 256) if realistic else any_of(numbers, 4, 8, 16, 64)
     times = np.sort(numbers.integers(0, count * any_of(numbers, 1, 200, 2000) + 1, count))
     ranks = any_of(numbers, [0], [0], [0, 1], [-1, 0, 2])
-    ids = _texts(numbers, prompts, block) if caching and any_of(numbers, True, True, False) else [[] for _ in prompts]
+    id_blocks = 1 if seed < COUNT else any_of(numbers, 2, 4)
+    ids = (
+        _texts(numbers, prompts, block * id_blocks)
+        if caching and any_of(numbers, True, True, False)
+        else [[] for _ in prompts]
+    )
     requests = [
         [int(when), int(prompt), int(answer), int(any_of(numbers, *ranks)), known]
         for when, prompt, answer, known in zip(times, prompts, answers, ids, strict=True)
@@ -63,6 +70,7 @@ def workload(seed: int) -> Workload:
     return {
         "kv_blocks": int(fewest * any_of(numbers, 1.0, 1.2, 1.6, 2.5, 4.0)),
         "block_size": block,
+        "id_blocks": id_blocks,
         "max_num_seqs": min(any_of(numbers, 1, 2, 4, 8, 16), budget),
         "max_num_batched_tokens": budget if chunked else max(budget, model_len),
         "max_model_len": model_len,
@@ -120,10 +128,11 @@ def scenario_of(asked: Workload) -> Scenario:
     """The workload as a scenario: one class per priority, all of one model."""
     law, budget = asked["costs"], asked["max_num_batched_tokens"]
     tokens = np.arange(budget + 1, dtype=np.int64) * law["tokens_ps"]
-    terms = [law[name] for name in ("kv_token_ps", "attention_ps", "sequence_ps", "step_ps", "prefill_step_ps")]
+    terms = {name: law[name] for name in ("kv_token_ps", "attention_ps", "sequence_ps", "step_ps", "prefill_step_ps")}
+    costs = StepCosts(tokens, **terms, relative_error=0.0, provenance="first-principles")
     server = LlmServer(
-        "d", "m", 1, StepCosts(tokens, *terms, 0.0, "first-principles"), asked["kv_blocks"], asked["block_size"],
-        asked["max_num_seqs"], budget, asked["max_model_len"], prefix_caching=asked["prefix_caching"],
+        "d", "m", 1, costs, asked["kv_blocks"], asked["block_size"], asked["max_num_seqs"], budget,
+        asked["max_model_len"], prefix_caching=asked["prefix_caching"],
         chunked_prefill=asked["chunked_prefill"],
     )  # fmt: skip
     requests = asked["requests"]
@@ -135,7 +144,7 @@ def _class(asked: Workload, requests: Sequence[Any], rank: int) -> OpenClass:
     times, prompts, answers, _, ids = zip(*requests, strict=True)
     starts = np.concatenate([[0], np.cumsum([len(known) for known in ids])])
     flat = np.array([known for one in ids for known in one], dtype=np.int64)
-    prefixes = Prefixes(asked["block_size"], starts, flat) if asked["prefix_caching"] else None
+    prefixes = Prefixes(asked["block_size"] * asked["id_blocks"], starts, flat) if asked["prefix_caching"] else None
     return OpenClass("m", f"c{rank}", arrivals(times, prompts, answers), priority=rank, prefixes=prefixes)
 
 

@@ -56,15 +56,15 @@ def _scheduler(config: Any, workload: dict[str, Any]) -> Any:
     return Scheduler(config, cache, StructuredOutputManager(config), block, include_finished_set=True)
 
 
-def _request(number: int, asked: list[Any], block: int) -> Any:
-    """Equal ids, equal tokens; every other token is the request's own."""
+def _request(number: int, asked: list[Any], block: int, known: int) -> Any:
+    """Equal ids, equal `known` tokens; every other token is the request's own."""
     from vllm.sampling_params import SamplingParams
     from vllm.utils.hashing import sha256
     from vllm.v1.core.kv_cache_utils import get_request_block_hasher
     from vllm.v1.request import Request
 
     _, prompt, answer, priority, ids = asked
-    tokens = [10**6 * (1 + i) + at for i in ids for at in range(block)][:prompt]
+    tokens = [10**6 * (1 + i) + at for i in ids for at in range(known)][:prompt]
     tokens += [_own_token(number, at) for at in range(len(tokens), prompt)]
     asked_for = SamplingParams(max_tokens=answer, ignore_eos=True, temperature=0.0)
     hasher = get_request_block_hasher(block, sha256)
@@ -84,7 +84,7 @@ class _Engine:
     def __init__(self, config: Any, workload: dict[str, Any]) -> None:
         self.scheduler = _scheduler(config, workload)
         self.costs = workload["costs"]
-        self.block = workload["block_size"]
+        self.block, self.id_blocks = workload["block_size"], workload["id_blocks"]
         self.coming = list(enumerate(workload["requests"]))
         self.decoding: set[str] = set()
         self.now = 0
@@ -97,7 +97,7 @@ class _Engine:
                 self.now = max(self.now, self.coming[0][1][0])
             while self.coming and self.coming[0][1][0] <= self.now:
                 number, asked = self.coming.pop(0)
-                self.scheduler.add_request(_request(number, asked, self.block))
+                self.scheduler.add_request(_request(number, asked, self.block, self.block * self.id_blocks))
             records.append(self.step())
         return records
 
@@ -134,7 +134,7 @@ class _Engine:
                 work += chunk * past + chunk * (chunk + 1) // 2
         total = law["step_ps"] + law["tokens_ps"] * (prefill + len(decodes)) + law["sequence_ps"] * len(decodes)
         total += law["kv_token_ps"] * context + law["attention_ps"] * work
-        return max(1, total + (law["prefill_step_ps"] if prefill else 0))
+        return max(1, int(total + (law["prefill_step_ps"] if prefill else 0)))
 
 
 def main(workloads: str, answers: str) -> None:

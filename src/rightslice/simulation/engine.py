@@ -1,15 +1,15 @@
 """An LLM replica (vLLM V1; with other rules of admission TensorRT-LLM, SGLang): runs of steps, each computed at once.
 
 RULES
-  A step serves every running job, one token each or a chunk of its prompt within the token budget. Jobs that compute
-  their prompt were admitted last, and only the last of all may be left with a part of it. A job whose next block is not
-  there evicts, of the jobs with the lowest priority, the one admitted last, possibly itself: blocks freed, computed
-  again later (prompt and answer so far), front of the queue of its priority. Then, unless one was evicted, waiting jobs
-  join from the front while sequences, budget and blocks allow. Joining takes the blocks of the whole prompt
-  (scheduler_reserve_full_isl), or (GUARANTEED_NO_EVICT) of prompt and answer, which then never lacks a block; SGLang's
-  rule is in expectation.py. Blocks of a prefix that others use are taken once (prefix.py). The step that computes the
-  last prompt token gives the first answer token. The last answer token is never cached: a job needs room for prompt +
-  answer - 1 tokens.
+  A step serves the running jobs in order of admission, one token each or a chunk of the prompt within the token budget.
+  Jobs that compute their prompt were admitted last, and only the last of all may be left with a part of it. Who gives
+  way when blocks are short: preemption.py; its blocks are freed, prompt and answer so far are computed again later, and
+  it waits at the front of the queue of its priority. Then, unless one was evicted, waiting jobs join from the front
+  while sequences, budget and blocks allow. There must be room for the whole prompt (scheduler_reserve_full_isl), but a
+  job takes the blocks of a chunk with the chunk; with GUARANTEED_NO_EVICT it takes those of prompt and answer at once,
+  and never lacks a block; SGLang's rule is in expectation.py. Full blocks are known to later jobs: prefix.py. The step
+  that computes the last prompt token gives the first answer token. The last answer token is never cached: a job needs
+  room for prompt + answer - 1 tokens. What of this vLLM's own scheduler confirms: docs/simulate.md.
 
 RUNS
   While all running jobs decode, a step changes nothing but the length of each: step k of a run takes a + c k, with
@@ -27,9 +27,10 @@ import math
 
 import numpy as np
 
+from rightslice.simulation.admission import estimates_again, join
 from rightslice.simulation.agenda import reschedule
 from rightslice.simulation.compiling import compiled, compiled_apart
-from rightslice.simulation.expectation import FIRST_RATIO, decay, expected_tokens
+from rightslice.simulation.expectation import FIRST_RATIO, decay
 from rightslice.simulation.layout import (
     ADMISSION,
     AFTERWARDS,
@@ -44,14 +45,12 @@ from rightslice.simulation.layout import (
     CONTEXT,
     DEADLINE_PS,
     DECODING,
-    ESTIMATE,
     FINISH_PS,
     FINISHED,
     FIRST_PS,
     FREE,
     FRESH,
     GROWING,
-    HIT_TOKENS,
     IDS,
     KV_BLOCK_PS,
     KV_BLOCKS,
@@ -86,19 +85,14 @@ from rightslice.simulation.layout import (
     STEP_MORE_PS,
     STEP_PS,
     STEPS,
-    STREAMS,
     TAKEN,
     VALUE,
-    WHOLE_ANSWER,
-    WHOLE_PROMPTS,
     State,
 )
 from rightslice.simulation.preemption import go_on, make_room
-from rightslice.simulation.prefix import adopt, become_known, blocks_in_use, found_blocks, found_tokens, known_tokens
-from rightslice.simulation.queues import drop_expired, pop
+from rightslice.simulation.prefix import become_known, known_tokens
+from rightslice.simulation.queues import drop_expired
 from rightslice.simulation.running import (
-    append,
-    blocks_for,
     give_back,
     new_blocks,
     start_decoding,
@@ -142,32 +136,6 @@ def started_steps(replica: int, now: int, state: State) -> int:
 
 
 @compiled
-def wanted_blocks(replica: int, job: int, state: State) -> int:
-    """Blocks that a job takes when it joins, shared ones included."""
-    tokens = state.jobs[job, NEEDED]
-    if state.facts[replica, ADMISSION] == WHOLE_ANSWER:
-        tokens += state.jobs[job, LEFT] - 1
-    return blocks_for(tokens, replica, state)
-
-
-@compiled
-def could_join(replica: int, job: int, state: State) -> bool:
-    """Whether a job that comes to the front of the queue might join at the end of the step under way."""
-    live, facts = state.live, state.facts
-    count = live[replica, RUNNING]
-    return bool(
-        live[replica, RUN_STEPS] > 1
-        and count < facts[replica, STREAMS]
-        and count < facts[replica, BUDGET]
-        and (
-            wanted_blocks(replica, job, state) <= live[replica, FREE]
-            or facts[replica, PREFIX_BLOCKS] > 0
-            or facts[replica, ADMISSION] == ESTIMATE
-        )
-    )
-
-
-@compiled
 def cut_short(replica: int, when_ps: int, state: State) -> None:
     """End the run with the step that is under way then."""
     live = state.live
@@ -200,69 +168,6 @@ def decode_steps(replica: int, now: int, first_ps: int, more_ps: int, state: Sta
         residue = residue - 1 if residue > 0 else block - 1
         known += 1
     return int(known + 1)
-
-
-@compiled
-def join(replica: int, budget: int, state: State) -> tuple[int, int]:
-    """Let waiting jobs join while sequences, budget and blocks allow; prompt tokens and attention work added."""
-    live, jobs = state.live, state.jobs
-    prefill, work, expected = 0, 0, 0
-    estimating = state.facts[replica, ADMISSION] == ESTIMATE
-    if estimating:
-        expected = expected_tokens(replica, state)
-    sharing = state.facts[replica, PREFIX_BLOCKS] > 0
-    while state.heads[replica] != NOBODY and budget > 0 and live[replica, RUNNING] < state.facts[replica, STREAMS]:
-        job = state.heads[replica]
-        blocks, cached, found, used = wanted_blocks(replica, job, state), 0, 0, 0
-        if sharing:
-            found = found_blocks(replica, job, state)
-            used = blocks_in_use(replica, job, found, state)
-            cached = found_tokens(replica, job, found, state)
-            blocks -= used
-        if blocks > live[replica, FREE]:
-            break
-        if state.facts[replica, WHOLE_PROMPTS] == 1 and jobs[job, NEEDED] - cached > budget:
-            break
-        if estimating:
-            promised = jobs[job, LEFT] - 1
-            tokens = jobs[job, NEEDED] + promised
-            rest = blocks_for(tokens, replica, state) - wanted_blocks(replica, job, state)
-            if blocks + rest + blocks_for(expected, replica, state) > live[replica, FREE]:
-                break
-            expected += promised
-        pop(replica, state)
-        chunk = min(jobs[job, NEEDED] - cached, budget)
-        if state.facts[replica, ADMISSION] == GROWING:
-            blocks = blocks_for(cached + chunk, replica, state) - used
-        if sharing:
-            adopt(replica, job, found, state)
-            take_blocks(replica, blocks, state)
-            if found < jobs[job, IDS]:
-                become_known(replica, job, cached + chunk, state)
-        else:
-            live[replica, FREE] -= blocks
-        if jobs[job, HIT_TOKENS] == NOT_YET:
-            jobs[job, HIT_TOKENS] = cached
-        jobs[job, CACHED] = cached
-        jobs[job, CHUNK] = chunk
-        jobs[job, DEADLINE_PS] = NEVER
-        append(replica, job, state)
-        budget -= chunk
-        prefill += chunk
-        work += chunk * cached + chunk * (chunk + 1) // 2
-    return prefill, work
-
-
-@compiled
-def estimates_again(replica: int, state: State) -> bool:
-    """Whether the first in line may join after the next step because less is expected of the others then."""
-    live, facts = state.live, state.facts
-    return bool(
-        facts[replica, ADMISSION] == ESTIMATE
-        and state.heads[replica] != NOBODY
-        and live[replica, RUNNING] < facts[replica, STREAMS]
-        and live[replica, RUNNING] < facts[replica, BUDGET]
-    )
 
 
 @compiled

@@ -11,8 +11,8 @@ INPUT
   weights    [m, 3]     what the router multiplies waiting requests, KV use and the unknown share of the prompt with
   facts      [r, FACTS] what a replica is: kind, limits, costs; OFFSET points into `tables`; LONGEST_PS bounds a run of
              steps so that no product overflows; ADMISSION; KV blocks of one block of `prefix_ids` in PREFIX_BLOCKS (0:
-             no prefix cache) and its PREFIX_TOKENS; DELAY_PS of batches; WHOLE_PROMPTS: no chunks; from UNDISTURBED on, KV_TOKEN_PS to
-             PREFILL_STEP_PS without slowdown
+             no prefix cache) and its PREFIX_TOKENS; DELAY_PS of batches; WHOLE_PROMPTS: no chunks; from UNDISTURBED
+             on, KV_TOKEN_PS to PREFILL_STEP_PS without slowdown
   tables     [..]       step time by tokens (LLM) or latency by concurrency or size of a batch (stage) of all
              deployments, end to end
   pipelines  [p, 5]     stages, think time, time from which no request starts; STARTED counts (written); rank
@@ -29,8 +29,8 @@ PLAY
              LLM only: FIRST and LAST of the running list in order of admission, FRESH the first job in it that is
              computing its prompt, DECODING jobs, CONTEXT = sum of their CACHED + 1, STEPS done, ADMITTED jobs so far;
              the run under way: RUN_STEPS steps from SINCE on, step k of which takes STEP_FIRST_PS + k STEP_MORE_PS;
-             IDLE_BLOCKS, STALEST, FRESHEST and LAST_GAP of the prefix cache; PROMISED, the sum of the decoding jobs' LEFT, and
-             the expected RATIO of it (expectation.py); RETRACTED: the step under way has evicted somebody;
+             IDLE_BLOCKS, STALEST, FRESHEST and LAST_GAP of the prefix cache; PROMISED, the sum of the decoding jobs'
+             LEFT, and the expected RATIO of it (expectation.py); RETRACTED: the step under way has evicted somebody;
              PAUSED, the first job in the list that it leaves out, and all behind it; TAKEN, blocks of the run's later
              steps that were taken already
              for the control plane: CONDITION; NEW_CONDITION, an order given at a boundary and carried out when the play
@@ -48,8 +48,8 @@ PLAY
   jobs       [n + u, JOB] NEEDED tokens in the cache before the next token appears (prompt + answered so far), CACHED
              tokens, LEFT answer tokens, CHUNK of the step under way, NEXT in the waiting or running list, BEFORE in the
              running list, SLOT in the heap, ORDER of admission, ASKED_MODEL, RETRIES; RANK, 0 for the highest priority;
-             from FIRST_ID on in `prefix_ids` the IDS full blocks that its prompt starts with, of which it uses the first
-             SHARED like others; OWN_IDLE own blocks that it left when it was evicted; HIT_TOKENS found in the
+             from FIRST_ID on in `prefix_ids` the IDS full blocks that its prompt starts with, of which it uses the
+             first SHARED like others; OWN_IDLE own blocks that it left when it was evicted; HIT_TOKENS found in the
              prefix cache when it was first admitted (NOT_YET); ENTERED_PS, when it came to its replica; DEADLINE_PS,
              until when it waits (NEVER once it was admitted); PROMPT tokens. While a job decodes, CACHED is counted
              from STEPS (tokens - STEPS) and LEFT to it (tokens + STEPS): a step changes STEPS and nothing else.

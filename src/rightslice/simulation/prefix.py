@@ -10,9 +10,9 @@ Blocks without users are free: they form a list, left longest ago first, of whic
 The last block of a job that leaves counts as left first, so that prefixes are dropped from their end. Blocks that no
 job can find (those of finished answers) are places in that list as well.
 
-A copy is a node of `cache`: that of block i is node i, a further one belongs to the job that computed it. An evicted job
-has one node for all its own blocks. GAP counts the blocks that no job can find just before a node. A block of ids that
-is larger than the engine's is known and dropped as a whole; vLLM would drop a part of it.
+A copy is a node of `cache`: that of block i is node i, a further one belongs to the job that computed it. An evicted
+job has one node for all its own blocks. GAP counts the blocks that no job can find just before a node. A block of ids
+that is larger than the engine's is known, computed again and dropped as a whole; vLLM would do so with a part of it.
 """
 
 from __future__ import annotations
@@ -273,10 +273,7 @@ def leave_prefix(replica: int, job: int, copies: int, state: State) -> int:
     live, cache, first = state.live, state.cache, state.jobs[job, FIRST_ID]
     shared, freshest, gap, kept = state.jobs[job, SHARED], live[replica, FRESHEST], live[replica, LAST_GAP], 0
     for at in range(first + copies - 1, first - 1, -1):
-        if at < first + shared:
-            node = first_copy(replica, state.prefix_ids[at], state)
-        else:
-            node = copy_node(job, state)
+        node = first_copy(replica, state.prefix_ids[at], state) if at < first + shared else copy_node(job, state)
         cache[replica, node, USERS] -= 1
         if cache[replica, node, USERS] > 0:
             kept += 1

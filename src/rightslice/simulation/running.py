@@ -25,7 +25,6 @@ from rightslice.simulation.layout import (
     OWNER,
     PREFIX_BLOCKS,
     PROMISED,
-    RANK,
     RATIO,
     RUNNING,
     SLOT,
