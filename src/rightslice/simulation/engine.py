@@ -47,6 +47,7 @@ from rightslice.simulation.layout import (
     DECODING,
     FINISH_PS,
     FINISHED,
+    FIRST_ID,
     FIRST_PS,
     FREE,
     FRESH,
@@ -71,6 +72,7 @@ from rightslice.simulation.layout import (
     PEAK_BLOCKS,
     PREFILL_STEP_PS,
     PREFIX_BLOCKS,
+    PREFIX_TOKENS,
     RATIO,
     RETRACTED,
     ROUGH_BATCH,
@@ -90,7 +92,7 @@ from rightslice.simulation.layout import (
     State,
 )
 from rightslice.simulation.preemption import go_on, make_room
-from rightslice.simulation.prefix import become_known, known_tokens
+from rightslice.simulation.prefix import become_known, first_copy, found_blocks
 from rightslice.simulation.queues import drop_expired
 from rightslice.simulation.running import (
     give_back,
@@ -290,12 +292,16 @@ def catch_up(replica: int, now: int, state: State) -> None:
 
 @compiled_apart
 def known_now(replica: int, job: int, now: int, state: State) -> int:
-    """Tokens of a job that the replica has in its prefix cache in the middle of a run."""
-    known = known_tokens(replica, job, state)
-    if known > 0 and state.live[replica, BUSY] == 1 and state.live[replica, RUN_STEPS] > 1:
-        catch_up(replica, now, state)
-        known = known_tokens(replica, job, state)
-    return int(known)
+    """Tokens of a new job that the replica has in its prefix cache in the middle of a run."""
+    if state.facts[replica, PREFIX_TOKENS] == 0:
+        return 0
+    found = found_blocks(replica, job, state)
+    if found > 0 and state.live[replica, BUSY] == 1 and state.live[replica, RUN_STEPS] > 1:
+        last = first_copy(replica, state.prefix_ids[state.jobs[job, FIRST_ID] + found - 1], state)
+        if state.uses[replica, last] == 0:  # it may be dropped in this run
+            catch_up(replica, now, state)
+            found = found_blocks(replica, job, state)
+    return int(found * state.facts[replica, PREFIX_TOKENS])
 
 
 @compiled

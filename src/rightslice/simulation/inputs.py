@@ -66,6 +66,7 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
     users, user_start_ps = _users(scenario)
     r, u, jobs = len(facts), len(users), len(requests.arrival_ps) + len(users)
     width = int(min(max(facts[:, layout.STREAMS].max(initial=1), 1), max(jobs, 1)))
+    cache = _cache(facts, int(prefixes.ids.max(initial=-1)) + 1, jobs)
     live = np.zeros((r, layout.LIVE), dtype=np.int64)
     live[:, [layout.FIRST, layout.LAST, layout.FRESH, layout.STALEST, layout.FRESHEST]] = layout.NOBODY
     live[:, layout.PAUSED] = layout.NOBODY
@@ -93,7 +94,8 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
         heads=np.full(r + len(names), layout.NOBODY, dtype=np.int64),
         tails=np.full((r + len(names), max(len(ranks), 1)), layout.NOBODY, dtype=np.int64),
         prefix_ids=prefixes.ids,
-        cache=_cache(facts, int(prefixes.ids.max(initial=-1)) + 1, jobs),
+        cache=cache,
+        uses=np.full(cache.shape[:2], layout.UNKNOWN, dtype=np.int32),
         pace=pace,
         slots=np.empty((r, width, 2), dtype=np.int64),
         residues=np.zeros((r, int(facts[:, layout.BLOCK_TOKENS].max(initial=1))), dtype=np.int64),
@@ -282,9 +284,7 @@ def _share_prefixes(servers: tuple[LlmServer | StageServer, ...], facts: Ints, b
 def _cache(facts: Ints, ids: int, jobs: int) -> Nodes:
     """An empty prefix cache for every replica, if any has one."""
     nodes = ids + 2 * jobs if facts[:, layout.PREFIX_BLOCKS].any() else 0
-    cache = np.full((len(facts), nodes, layout.NODE), layout.NOBODY, dtype=np.int32)
-    cache[:, :, layout.USERS] = layout.UNKNOWN
-    return cache
+    return np.full((len(facts), nodes, layout.NODE), layout.NOBODY, dtype=np.int32)
 
 
 def _agenda(replicas: int, pipelines: Ints, users: Ints, user_start_ps: Ints) -> Ints:

@@ -41,7 +41,8 @@ PLAY
              them; ROUGH_KV and ROUGH_BATCH, the integrals of `totals` as floats
   heads [r + m], tails [r + m, p]   lists of waiting jobs (queues.py) of each replica, then of each model
   cache      [r, i + 2 (n + u), NODE]   prefix cache (prefix.py), by id, then own blocks and further copies by job:
-             USERS; OLDER and NEWER in the list of those without, and the GAP before it; NEXT_COPY of the same block
+             OLDER and NEWER in the list of those without users, and the GAP before it; NEXT_COPY of the same block
+  uses       [r, i + 2 (n + u)]   jobs that use a copy; UNKNOWN: there is none; COPIED: by id, there are further copies
   slots      [r, w, 2]  LLM: heap of decoding jobs by the value of STEPS at which they end: (value, job).
              Stage: a ring of jobs in service, from OLDEST on: (unused, job). Batch server: those of the batch
   residues   [r, b]     LLM: decoding jobs by CACHED modulo block size
@@ -108,8 +109,9 @@ SLOWDOWN, NEW_SLOWDOWN, PROGRESS, SEEN_WAITING, SEEN_KV, ROUGH_KV, ROUGH_BATCH, 
 VALUE, OWNER = range(2)
 NEEDED, CACHED, LEFT, CHUNK, NEXT, BEFORE, SLOT, ORDER, ASKED_MODEL, RETRIES, FIRST_PS, FINISH_PS = range(12)
 RANK, FIRST_ID, IDS, SHARED, OWN_IDLE, HIT_TOKENS, ENTERED_PS, DEADLINE_PS, PROMPT, JOB = range(12, 22)
-USERS, OLDER, NEWER, GAP, NEXT_COPY, NODE = range(6)
+OLDER, NEWER, GAP, NEXT_COPY, NODE = range(5)
 UNKNOWN: Final = -1
+COPIED: Final = -2
 USER_PIPELINE, USER_STAGE, USER_PASS = range(3)
 PASS_PIPELINE, PASS_SAMPLE, PASS_USER, PASS_START, PASS_FINISH, PASS_STAGES = range(6)
 BUSY_PS, KV_BLOCK_PS, BATCH_PS, PEAK_BLOCKS, PREEMPTIONS, TOTALS = range(6)
@@ -138,6 +140,7 @@ class State(NamedTuple):
     tails: Ints
     prefix_ids: Ints
     cache: Nodes
+    uses: Nodes
     pace: Floats
     slots: Ints
     residues: Ints

@@ -20,6 +20,7 @@ from __future__ import annotations
 from rightslice.simulation.compiling import compiled, compiled_apart
 from rightslice.simulation.layout import (
     BLOCK_TOKENS,
+    COPIED,
     FIRST_ID,
     FREE,
     FRESHEST,
@@ -38,7 +39,6 @@ from rightslice.simulation.layout import (
     SHARED,
     STALEST,
     UNKNOWN,
-    USERS,
     State,
 )
 
@@ -60,9 +60,10 @@ def copy_node(job: int, state: State) -> int:
 @compiled
 def first_copy(replica: int, block: int, state: State) -> int:
     """The copy of a block that is found; NOBODY."""
-    if state.cache[replica, block, USERS] != UNKNOWN:
+    uses = state.uses[replica, block]
+    if uses >= 0:
         return block
-    return int(state.cache[replica, block, NEXT_COPY])
+    return int(state.cache[replica, block, NEXT_COPY]) if uses == COPIED else NOBODY
 
 
 # --- the list of blocks without users ------------------------------------------------------------------------------
@@ -106,10 +107,12 @@ def remove_idle(replica: int, node: int, blocks: int, lost: int, state: State) -
 def forget_copy(replica: int, job: int, state: State) -> None:
     """The further copy that a job has computed is no more."""
     cache, node = state.cache, copy_node(job, state)
-    before = state.prefix_ids[state.jobs[job, FIRST_ID] + state.jobs[job, IDS] - 1]
+    block = before = state.prefix_ids[state.jobs[job, FIRST_ID] + state.jobs[job, IDS] - 1]
     while cache[replica, before, NEXT_COPY] != node:
         before = cache[replica, before, NEXT_COPY]
     cache[replica, before, NEXT_COPY] = cache[replica, node, NEXT_COPY]
+    if state.uses[replica, block] == COPIED and cache[replica, block, NEXT_COPY] == NOBODY:
+        state.uses[replica, block] = UNKNOWN
 
 
 @compiled
@@ -142,9 +145,11 @@ def drop_copies(replica: int, state: State) -> None:
     idle, free, node = live[replica, IDLE_BLOCKS], live[replica, FREE], live[replica, STALEST]
     first_own, further = own_node(0, state), copy_node(0, state)
     while idle > free and node != NOBODY and cache[replica, node, GAP] == 0 and not first_own <= node < further:
-        cache[replica, node, USERS] = UNKNOWN
+        state.uses[replica, node] = UNKNOWN
         if node >= further:
             forget_copy(replica, node - further, state)
+        elif cache[replica, node, NEXT_COPY] != NOBODY:
+            state.uses[replica, node] = COPIED
         node = cache[replica, node, NEWER]
         idle -= blocks
     live[replica, IDLE_BLOCKS] = idle
@@ -208,19 +213,11 @@ def found_tokens(replica: int, job: int, found: int, state: State) -> int:
 
 
 @compiled
-def known_tokens(replica: int, job: int, state: State) -> int:
-    """Tokens of a job that the replica knows."""
-    if state.facts[replica, PREFIX_TOKENS] == 0:
-        return 0
-    return found_tokens(replica, job, found_blocks(replica, job, state), state)
-
-
-@compiled
 def blocks_in_use(replica: int, job: int, found: int, state: State) -> int:
     """KV blocks of the first `found` blocks of a waiting job's prefix that other jobs use already."""
     first, used = state.jobs[job, FIRST_ID], 0
     for at in range(first, first + found):
-        if state.cache[replica, first_copy(replica, state.prefix_ids[at], state), USERS] > 0:
+        if state.uses[replica, first_copy(replica, state.prefix_ids[at], state)] > 0:
             used += 1
     return int(used * state.facts[replica, PREFIX_BLOCKS])
 
@@ -228,16 +225,16 @@ def blocks_in_use(replica: int, job: int, found: int, state: State) -> int:
 @compiled_apart
 def adopt(replica: int, job: int, found: int, state: State) -> None:
     """An admitted job uses what it has found."""
-    cache, jobs, first = state.cache, state.jobs, state.jobs[job, FIRST_ID]
+    jobs, first = state.jobs, state.jobs[job, FIRST_ID]
     if jobs[job, OWN_IDLE] > 0:
         own = found_own(replica, job, found, state)
         remove_idle(replica, own_node(job, state), own, jobs[job, OWN_IDLE] - own, state)
         jobs[job, OWN_IDLE] = 0
     for at in range(first, first + found):
         node = first_copy(replica, state.prefix_ids[at], state)
-        if cache[replica, node, USERS] == 0:
+        if state.uses[replica, node] == 0:
             remove_idle(replica, node, state.facts[replica, PREFIX_BLOCKS], 0, state)
-        cache[replica, node, USERS] += 1
+        state.uses[replica, node] += 1
     jobs[job, SHARED] = found
 
 
@@ -249,7 +246,7 @@ def add_copy(replica: int, job: int, block: int, state: State) -> None:
         block = cache[replica, block, NEXT_COPY]
     cache[replica, block, NEXT_COPY] = node
     cache[replica, node, NEXT_COPY] = NOBODY
-    cache[replica, node, USERS] = 1
+    state.uses[replica, node] = 1
 
 
 @compiled_apart
@@ -262,7 +259,7 @@ def become_known(replica: int, job: int, tokens: int, state: State) -> None:
         if first_copy(replica, block, state) != NOBODY:  # the last one, which the job did not look for
             add_copy(replica, job, block, state)
             break
-        state.cache[replica, block, USERS] = 1
+        state.uses[replica, block] = 1
         shared += 1
     state.jobs[job, SHARED] = shared
 
@@ -274,8 +271,8 @@ def leave_prefix(replica: int, job: int, copies: int, state: State) -> int:
     shared, freshest, gap, kept = state.jobs[job, SHARED], live[replica, FRESHEST], live[replica, LAST_GAP], 0
     for at in range(first + copies - 1, first - 1, -1):
         node = first_copy(replica, state.prefix_ids[at], state) if at < first + shared else copy_node(job, state)
-        cache[replica, node, USERS] -= 1
-        if cache[replica, node, USERS] > 0:
+        state.uses[replica, node] -= 1
+        if state.uses[replica, node] > 0:
             kept += 1
             continue
         if freshest == NOBODY:
@@ -318,7 +315,7 @@ def clear(replica: int, state: State) -> None:
         if own_node(0, state) <= node < copy_node(0, state):
             state.jobs[node - own_node(0, state), OWN_IDLE] = 0
         node = cache[replica, node, NEWER]
-    cache[replica, :, USERS] = UNKNOWN
+    state.uses[replica, :] = UNKNOWN
     cache[replica, :, NEXT_COPY] = NOBODY
     live[replica, IDLE_BLOCKS] = 0
     live[replica, LAST_GAP] = 0
