@@ -164,9 +164,8 @@ def limit_text(result: SloResult) -> str:
     return f"{name} ≤ {format_seconds(result.slo.at_most_s)}"
 
 
-def gauges(plan: Plan) -> tuple[tuple[GaugeView, ...], float, int]:
+def gauges(results: Sequence[SloResult]) -> tuple[tuple[GaugeView, ...], float, int]:
     """The tightest objectives with their gauges, where the common rail begins, and how many more there are."""
-    results = summary.objectives(plan)
     floor = svg.gauge_floor([share for r in results for share in (r.achieved_share, r.slo.share)])
     ordered = sorted(range(len(results)), key=lambda i: (results[i].achieved_share - results[i].slo.share, i))
     kept = sorted(ordered[:_MOST_GAUGES])

@@ -8,7 +8,8 @@ from rightslice.core.quantities import format_seconds, format_usd
 from rightslice.core.replay import Replay, Trial
 from rightslice.core.results import ClassResult, Distribution, SloOutcome
 from rightslice.core.text import plural
-from rightslice.reporting.canvas import Canvas, Cell, Column, Style, sparkline
+from rightslice.reporting.canvas import Canvas, Cell, Column, Style
+from rightslice.reporting.course_text import course
 
 _MOST_REPLICAS = 12
 
@@ -25,6 +26,7 @@ def replay_text(replay: Replay, *, width: int = 80, color: bool = False, ascii_o
     _classes(canvas, replay)
     _pipelines(canvas, replay)
     _objectives(canvas, replay)
+    course(canvas, replay.timelines)
     if replay.timeline:
         _scaling(canvas, replay)
         _disruptions(canvas, replay)
@@ -60,30 +62,16 @@ def trials_text(trials: Sequence[Trial], *, width: int = 80, color: bool = False
 
 
 def _scaling(canvas: Canvas, replay: Replay) -> None:
-    """Size and load of each deployment over time, beside what no autoscaler beats."""
-    limits = {found.deployment: found for found in replay.bounds}
-    for name in dict.fromkeys(moment.deployment for moment in replay.timeline):
-        moments = [moment for moment in replay.timeline if moment.deployment == name]
-        ready = [float(moment.ready) for moment in moments]
-        changes = sum(event.deployment == name for event in replay.scale_events)
-        canvas.line(
-            (name, "bold"), f": {min(ready):.0f} to {max(ready):.0f} ready replicas, {changes:,} changes of size"
+    """What each autoscaler did, beside what none beats."""
+    for bound in replay.bounds:
+        changes = sum(event.deployment == bound.deployment for event in replay.scale_events)
+        text = (
+            f": {plural(changes, 'change')} of size. {bound.perfect:.3g} GPU hours with replicas that are there at "
+            f"once when needed, {bound.peak:.3g} with the {bound.peak_replicas} of the peak all the time"
         )
-        canvas.line(("load   ", "dim"), sparkline([m.offered_per_s for m in moments], _beside(canvas)), indent=2)
-        canvas.line(("ready  ", "dim"), sparkline(ready, _beside(canvas)), indent=2)
-        if name in limits:
-            bound = limits[name]
-            text = (
-                f"{bound.perfect:.3g} GPU hours with replicas that are there at once when needed, "
-                f"{bound.peak:.3g} with the {bound.peak_replicas} of the peak all the time"
-            )
-            canvas.line((text, "dim"), indent=2)
+        canvas.line((bound.deployment, "bold"), (text, "dim"))
     if replay.unknown_phases:
-        canvas.line((f"counted as 0 s, for nobody published them: {', '.join(replay.unknown_phases)}", "dim"), indent=2)
-
-
-def _beside(canvas: Canvas) -> Style:
-    return Style(canvas.style.width - 10, canvas.style.color, canvas.style.ascii_only)
+        canvas.line((f"counted as 0 s, for nobody published them: {', '.join(replay.unknown_phases)}", "dim"))
 
 
 def _disruptions(canvas: Canvas, replay: Replay) -> None:
