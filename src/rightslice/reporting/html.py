@@ -44,6 +44,7 @@ def plan_html(plan: Plan, timelines: Sequence[Timeline] = ()) -> str:
         cost_range=_range(plan),
         price=summary.price_text(plan),
         saving=summary.saving_text(plan),
+        day=summary.day_text(plan),
         cost_bars=page.cost_bars(plan),
         tightest=summary.tightest_text(plan).removeprefix("tightest: "),
         attainment=summary.attainment_text(plan),

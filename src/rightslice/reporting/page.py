@@ -282,7 +282,7 @@ def cost_dots(plan: Plan) -> tuple[tuple[DotView, ...], Markup]:
     if plan.baseline:
         found.append((svg.Dot("baseline", plan.baseline.monthly_usd), plan.baseline.description, "usual practice"))
     found.sort(key=lambda item: (item[0].usd, item[1]))
-    ticks = svg.nice_ticks(max(max(dot.usd, dot.high or 0.0) for dot, _, _ in found))
+    ticks = svg.nice_ticks(max(max(dot.usd, dot.high or 0.0) for dot, _, _ in found), 4)
     views = tuple(_dot(dot, option, detail, cost.value, ticks) for dot, option, detail in found)
     return views, svg.axis(ticks, [_compact_usd(t) for t in ticks])
 

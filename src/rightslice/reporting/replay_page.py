@@ -14,7 +14,7 @@ from rightslice.reporting import svg
 from rightslice.reporting.text import figure, milliseconds, percent
 
 MOST_EVENTS = 20
-"""Changes of size and lost nodes that the page lists; replay.json has them all."""
+"""Changes of size, and lost nodes, that the page lists; replay.json has them all."""
 _NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "End to end"}
 _OPTIONS = {
     "trace": "--trace", "rate": "--rate", "users": "--users", "changes": "--set", "seed": "--seed",
@@ -117,13 +117,16 @@ def deployment_rows(replay: Replay) -> list[list[str]]:
 
 
 def event_rows(replay: Replay) -> list[list[str]]:
-    """When, what, why: changes of size and lost nodes in order of time, the first MOST_EVENTS."""
-    found = [(e.time_s, e.deployment, f"{e.before:,} → {e.after:,} replicas", e.reason) for e in replay.scale_events]
+    """When, what, why: changes of size and lost nodes in order of time, the first MOST_EVENTS of each."""
+    found = [
+        (e.time_s, e.deployment, f"{e.before:,} → {e.after:,} replicas", e.reason)
+        for e in replay.scale_events[:MOST_EVENTS]
+    ]
     found += [
         (e.time_s, e.pool, f"node {e.node} lost", f"{e.requests_requeued:,} computed again, {e.requests_lost:,} lost")
-        for e in replay.preemptions
+        for e in replay.preemptions[:MOST_EVENTS]
     ]
-    return [[format_seconds(time_s), *rest] for time_s, *rest in sorted(found, key=lambda e: e[0])[:MOST_EVENTS]]
+    return [[format_seconds(time_s), *rest] for time_s, *rest in sorted(found, key=lambda e: e[0])]
 
 
 def asked_rows(replay: Replay) -> list[tuple[str, str]]:

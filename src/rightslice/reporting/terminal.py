@@ -18,6 +18,7 @@ from rightslice.reporting.summary import (
     chance_text,
     cost_text,
     counts_text,
+    day_text,
     expected_of,
     gpu_groups,
     metric_text,
@@ -79,7 +80,14 @@ def _feasible(canvas: Canvas, plan: Plan) -> None:
 
 
 def _answers(canvas: Canvas, plan: Plan) -> None:
-    cost = [cost_text(plan), price_text(plan), baseline_text(plan), bound_text(plan), *_per_token_texts(plan)]
+    cost = [
+        cost_text(plan),
+        price_text(plan),
+        baseline_text(plan),
+        bound_text(plan),
+        day_text(plan),
+        *_per_token_texts(plan),
+    ]
     answers = (
         ("DEPLOY", [pool_text(pool) for pool in plan.pools]),
         ("COST", _joined(cost, canvas.style.width)),

@@ -22,7 +22,7 @@ from rightslice.simulation.play import Played, SteppedRun
 from rightslice.simulation.scenario import LlmServer, Scenario
 from rightslice.simulation.statistics import Bools, Times, of_class, of_pipeline, verdicts
 
-LOOKS_PER_BIN = 4
+LOOKS_PER_BIN = 10
 
 
 class _Look(NamedTuple):

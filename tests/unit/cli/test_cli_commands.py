@@ -15,6 +15,7 @@ import pytest
 from rightslice.core.documents import to_jsonable
 from rightslice.core.errors import BadInputError, Diagnostic, Location, OutsideError
 from rightslice.core.plan import Bound, MonthlyCost, Plan, Pool, Purchase, Verification
+from rightslice.core.timeline import Timeline
 from rightslice.ui.cli.main import main
 
 PLAN = Plan(
@@ -54,6 +55,7 @@ class Outcome:
     plan: Plan
     timings: dict[str, float]
     warnings: tuple[Diagnostic, ...]
+    timelines: tuple[Timeline, ...] = ()
 
 
 class Planning:
@@ -64,14 +66,17 @@ class Planning:
         self.asked: dict[str, Any] = {}
         self.failure: BaseException | None = None
 
-    def plan_workload(self, path: Path, *, seed: int, risk: float, progress: Callable[[str], None]) -> Outcome:
+    def plan_workload(
+        self, path: Path, *, seed: int, risk: float, progress: Callable[[str], None], over_time: bool
+    ) -> Outcome:
         self.asked = {"path": path, "seed": seed, "risk": risk}
         progress("thinking")
         if self.failure:
             raise self.failure
         return Outcome(self.plan, {"total_cpu_s": 1.5}, (Diagnostic("RS0304", "no load", severity="warn"),))
 
-    def write_plan(self, plan: Plan, folder: Path, *, emit: bool) -> tuple[str, ...]:
+    def write_plan(self, plan: Plan, folder: Path, *, emit: bool, timelines: tuple[Timeline, ...]) -> tuple[str, ...]:
+        assert timelines == ()
         self.asked |= {"folder": folder, "emit": emit}
         more = ("kubernetes/README.md", "kubernetes/base/a.yaml") if emit else ()
         return ("plan.json", "report.html", *more)

@@ -51,12 +51,14 @@ def plan(
     from rightslice.app.planning import plan_workload, write_plan  # noqa: PLC0415 - heavy
 
     with Progress(quiet=quiet) as progress:
-        outcome = plan_workload(workload, seed=seed, risk=risk, progress=progress)
+        outcome = plan_workload(workload, seed=seed, risk=risk, progress=progress, over_time=output is not None)
     for warning in outcome.warnings:
         write_note(warning.one_line())
     written: tuple[str, ...] = ()
     if output is not None:
-        written = write_plan(outcome.plan, output, emit=outcome.plan.feasible and not no_emit)
+        written = write_plan(
+            outcome.plan, output, emit=outcome.plan.feasible and not no_emit, timelines=outcome.timelines
+        )
     if json:
         from rightslice.core.documents import to_jsonable  # noqa: PLC0415
 
