@@ -19,6 +19,8 @@ from rightslice.traffic.lengths import lengths
 from rightslice.traffic.traces import Trace
 
 SAMPLE_REQUESTS = 4000
+LONGEST_SAMPLE_S = 90 * 86_400.0
+"""Only lengths count: seldom requests are drawn closer together, or their times would not fit 64-bit picoseconds."""
 CONTEXT_STEP_TOKENS = 1024
 PIPELINE_INPUT_TOKENS = 256
 PIPELINE_OUTPUT_TOKENS = 64
@@ -183,8 +185,10 @@ def _class_sample(traffic: TrafficClass, max_context: int | None, traces: Mappin
         trace = traces[traffic.trace]
         return LengthSample(per_s, trace.input_tokens, trace.output_tokens, traffic.slo, recorded=True)
     lead_turns = traffic.sessions.turns if traffic.sessions else 1
-    horizon_s = max(SAMPLE_REQUESTS, lead_turns) / per_s
-    drawn = open_loop([traffic], horizon_s, generator(0, "sizing", traffic.name), "planned", max_context=max_context)
+    requests = max(SAMPLE_REQUESTS, lead_turns)
+    drawn_per_s = max(per_s, requests / LONGEST_SAMPLE_S)
+    rng = generator(0, "sizing", traffic.name)
+    drawn = open_loop([traffic], requests / drawn_per_s, rng, drawn_per_s, max_context=max_context)
     return LengthSample(per_s, drawn.input_tokens, drawn.output_tokens, traffic.slo)
 
 

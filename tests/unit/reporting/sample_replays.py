@@ -93,16 +93,13 @@ def hostile() -> Replay:
 
 def silent() -> Replay:
     """Not one request."""
-    none = replace(requests(), **dict.fromkeys(_COUNTS, (0, 0, 0, 0)))
+    none = Requests(*((0, 0, 0, 0),) * 7, asked_share=0.95)
     still = Servers((0.0,) * 4, (0.0,) * 4, (), (1.0,) * 4, (1.0,) * 4, (0.0,) * 4)
     track = Track("model", "chat", none, still)
     course = Timeline("chat", EDGES_S, (track,), (1.0,) * 4, None)
     nothing = ClassResult("chat", "main", 0, 0, 0, None, None, None, 0.0, 0.0, 1.0)
     result = SimulationResult(0, 1100.0, 0, 0, 0, 0, 0, (nothing,), (), ())
     return Replay("quiet", 0, (result,), 0.0, 0.3, None, timelines=(course,))
-
-
-_COUNTS = ("offered", "completed", "refused", "timed_out", "lost", "met", "missed")
 
 
 def tuning(*, priced: bool = True) -> Tuning:

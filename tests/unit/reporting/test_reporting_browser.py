@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -38,7 +38,7 @@ def browser(tmp_path: Path) -> Iterator[webdriver.Chrome]:
     driver.quit()
 
 
-OTHERS = {
+OTHERS: dict[str, Callable[[], str]] = {
     "replay": lambda: replay_html(sample_replays.scaled()),
     "hostile": lambda: replay_html(sample_replays.hostile()),
     "tuning": lambda: trials_html(sample_replays.tuning()),

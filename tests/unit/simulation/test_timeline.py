@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -54,7 +55,7 @@ def test_bins_are_round_and_few(begin_s: float, end_s: float, width_s: float, bi
     assert (edges[0], edges[-1]) == (begin_s, end_s)
     assert len(edges) - 1 == bins <= MOST_BINS <= 400
     assert edges[1] - edges[0] == pytest.approx(width_s)
-    assert all(b > a for a, b in zip(edges, edges[1:], strict=False))
+    assert all(b > a for a, b in pairwise(edges))
 
 
 def test_an_empty_span_has_no_bins() -> None:
