@@ -15,7 +15,7 @@ _WIDEST = 60
 """Cells of a sparkline at most: what is wider is harder to take in at a glance."""
 _LEAST = 8
 _MOST_LINES = 24
-_NO_QUEUE = 0.05
+_NO_QUEUE = 1.0
 """Where never more requests wait in a bin, on average, nothing queues."""
 
 

@@ -10,6 +10,7 @@ from rightslice.core.plan import SloResult
 from rightslice.core.quantities import format_seconds, format_usd
 from rightslice.core.replay import Confidence, Replay
 from rightslice.core.results import Distribution, SloOutcome, percentile
+from rightslice.core.text import plural
 from rightslice.reporting import svg
 from rightslice.reporting.text import figure, milliseconds, percent
 
@@ -82,14 +83,15 @@ def requests_rows(replay: Replay) -> list[tuple[str, str]]:
 
 
 def hours_bars(replay: Replay) -> tuple[tuple[str, str, Markup], ...]:
-    """GPU-hours of this run beside the bounds of each deployment that is scaled: name, amount, bar."""
+    """GPU-hours of this run beside the bounds of all deployments that are scaled: name, amount, bar."""
     if not replay.bounds:
         return ()
-    pairs = [("this run, all nodes", replay.gpu_hours, "chosen")]
-    for bound in replay.bounds:
-        name = f"{bound.deployment}, " if len(replay.bounds) > 1 else ""
-        pairs.append((f"{name}perfect autoscaler", bound.perfect, "other"))
-        pairs.append((f"{name}{bound.peak_replicas} replicas of the peak, always", bound.peak, "other"))
+    peak = plural(sum(bound.peak_replicas for bound in replay.bounds), "replica")
+    pairs = (
+        ("this run, all nodes", replay.gpu_hours, "chosen"),
+        ("perfect autoscaler", sum(bound.perfect for bound in replay.bounds), "other"),
+        (f"{peak} of the peak, always", sum(bound.peak for bound in replay.bounds), "other"),
+    )
     most = max(hours for _, hours, _ in pairs) or 1.0
     return tuple(
         (name, f"{figure(h)} h", svg.stacked_bar(f"{name}: {figure(h)} GPU-hours", [svg.Part(h / most, css, name)], 8))

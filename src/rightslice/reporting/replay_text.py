@@ -12,6 +12,8 @@ from rightslice.reporting.canvas import Canvas, Cell, Column, Style
 from rightslice.reporting.course_text import course
 
 _MOST_REPLICAS = 12
+_MOST_BOUNDS = 3
+"""With more scaled deployments their hours are added up."""
 
 
 def replay_text(replay: Replay, *, width: int = 80, color: bool = False, ascii_only: bool = False) -> str:
@@ -63,13 +65,18 @@ def trials_text(trials: Sequence[Trial], *, width: int = 80, color: bool = False
 
 def _scaling(canvas: Canvas, replay: Replay) -> None:
     """What each autoscaler did, beside what none beats."""
-    for bound in replay.bounds:
-        changes = sum(event.deployment == bound.deployment for event in replay.scale_events)
+    each = [(bound.deployment, [bound]) for bound in replay.bounds]
+    if len(each) > _MOST_BOUNDS:
+        each = [(f"{len(each)} deployments", list(replay.bounds))]
+    for name, bounds in each:
+        names = {bound.deployment for bound in bounds}
+        changes = sum(event.deployment in names for event in replay.scale_events)
         text = (
-            f": {plural(changes, 'change')} of size. {bound.perfect:.3g} GPU hours with replicas that are there at "
-            f"once when needed, {bound.peak:.3g} with the {bound.peak_replicas} of the peak all the time"
+            f": {plural(changes, 'change')} of size. {sum(b.perfect for b in bounds):.3g} GPU hours with replicas that "
+            f"are there at once when needed, {sum(b.peak for b in bounds):.3g} with the "
+            f"{sum(b.peak_replicas for b in bounds):,} of the peak all the time"
         )
-        canvas.line((bound.deployment, "bold"), (text, "dim"))
+        canvas.line((name, "bold"), (text, "dim"))
     if replay.unknown_phases:
         canvas.line((f"counted as 0 s, for nobody published them: {', '.join(replay.unknown_phases)}", "dim"))
 
