@@ -65,7 +65,7 @@ def computation_problem(
         return Problem("dtype", reason, ((("--dtype", _SPELLED[other]),),))
     if dtype == "bf16" and lacks_bfloat16(device) and (asked or not architecture.quantisation):
         reason = f"{name} cannot run bf16 weights: compute capability {_FIRST_BFLOAT16} is needed, it has {capability}"
-        return Problem("dtype", reason, ((("--dtype", _SPELLED["fp16" if half else "fp32"]),),), "a 16-bit checkpoint")
+        return Problem("dtype", reason, ((("--dtype", _SPELLED["fp16" if half else "fp32"]),),), "a float16 checkpoint")
     method = architecture.quantisation or method
     if dtype == "fp32" and method and method not in _ANY_WIDTH:
         reason = f"{facts.title} computes {method} weights in 16 bit, not in float32"

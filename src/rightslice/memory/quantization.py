@@ -40,7 +40,9 @@ def quantization_problem(
         hint = did_you_mean(method, rules.methods)
         reason = f'{told} has no quantisation method "{method}"{f" ({hint})" if hint else ""}'
         return Problem("quantization", reason, remedies, _LEAVE_OUT)
-    return None if own else _unquantised(rules, told, method, remedies)
+    if own:
+        return f"whether {told} reads {own} checkpoints with {_FLAG} {method} is not known here"
+    return _unquantised(rules, told, method, remedies)
 
 
 def _known(rules: QuantizationFlag, method: str, *, newer: bool) -> bool:
@@ -60,6 +62,6 @@ def _unquantised(rules: QuantizationFlag, told: str, method: str, remedies: tupl
         lowered = rules.while_loading[method]
         return None if lowered else f"what {_FLAG} {method} converts is not known here: weights count as published"
     if not rules.reads:
-        return f"whether {told} takes {_FLAG} {method} for a checkpoint that is not quantised was not read"
+        return f"whether {told} takes {_FLAG} {method} for a checkpoint that is not quantised is not known here"
     reason = f"{_FLAG} {method} reads checkpoints quantised with it, and this one is not quantised"
     return Problem("quantization", reason, remedies, _LEAVE_OUT)

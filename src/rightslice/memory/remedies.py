@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -15,7 +15,7 @@ from rightslice.memory.legality import legal_parallelism, legal_sizes
 from rightslice.memory.overheads import UNSURE_BYTES, rank_step_tokens
 from rightslice.memory.problems import Problem, Remedy
 from rightslice.memory.reservation import cache_plan
-from rightslice.memory.room import fits, longest_tokens
+from rightslice.memory.room import fits, longest_tokens, room_bytes
 
 Verdict = Literal["starts", "does_not_start", "refused", "uncertain"]
 _LEAST_STEP: Final = 512
@@ -112,31 +112,40 @@ def memory_remedies(seen: Judged) -> Iterator[Remedy]:
             if fits(architecture, device, _with_step(settings, step), UNSURE_BYTES):
                 yield (("--max-num-batched-tokens", f"{step}"),)
                 break
-    longest = longest_tokens(architecture, device, settings)
-    if longest >= min(settings.block_size_tokens, settings.max_model_len) and longest < settings.max_model_len:
+    margin = UNSURE_BYTES if seen.verdict == "uncertain" else 0
+    longest = longest_tokens(architecture, device, settings, margin)
+    if min(settings.block_size_tokens, settings.max_model_len) <= longest < settings.max_model_len:
         yield (("--max-model-len", f"{longest}"),)
-    if settings.memory_fraction < seen.default_fraction:
+    if settings.kv_cache_memory_bytes:
+        yield from _larger_cache(architecture, device, settings)
+    elif settings.memory_fraction < seen.default_fraction:
         raised = replace(settings, memory_fraction=seen.default_fraction)
         share = (("--gpu-memory-utilization", f"{seen.default_fraction:g}"),)
         yield from _with_length(architecture, device, raised, share)
-    for step in steps:
-        yield from _with_length(
-            architecture, device, _with_step(settings, step), (("--max-num-batched-tokens", f"{step}"),)
-        )
-    for sequences in (count for count in _SEQUENCES if count < settings.max_num_seqs):
-        fewer = replace(settings, max_num_seqs=sequences)
-        yield from _with_length(architecture, device, fewer, (("--max-num-seqs", f"{sequences}"),))
+    fewer: list[tuple[EngineSettings, Remedy]] = []
+    fewer += [(_with_step(settings, step), (("--max-num-batched-tokens", f"{step}"),)) for step in steps]
+    counts = (count for count in _SEQUENCES if count < settings.max_num_seqs)
+    fewer += [(replace(settings, max_num_seqs=count), (("--max-num-seqs", f"{count}"),)) for count in counts]
+    yield from _with_lengths(architecture, device, fewer)
     if device.partition == WHOLE:
         yield from _more_devices(architecture, device, settings)
 
 
+def _larger_cache(architecture: Architecture, device: Device, settings: EngineSettings) -> Iterator[Remedy]:
+    """All that is left beside weights and activations, instead of the size that is given."""
+    left = room_bytes(architecture, device, replace(settings, kv_cache_memory_bytes=0))
+    if left > settings.kv_cache_memory_bytes:
+        larger = replace(settings, kv_cache_memory_bytes=left)
+        yield from _with_length(architecture, device, larger, (("--kv-cache-memory-bytes", f"{left}"),))
+
+
 def _smaller_steps(settings: EngineSettings) -> tuple[int, ...]:
-    """That of so many ranks first, then halves of the present one."""
+    """That of so many ranks first, then the powers of two below the present one, largest first."""
     step = settings.max_num_batched_tokens
     least = max(_LEAST_STEP, min(settings.max_num_seqs, step))
-    halves = [step // 2**power for power in range(1, step.bit_length())]
+    powers = [2**power for power in range((step - 1).bit_length() - 1, 0, -1)]
     shared = rank_step_tokens(step, settings.data_parallel_size)
-    found = [shared, *halves] if settings.data_parallel_size > 1 else halves
+    found = [shared, *powers] if settings.data_parallel_size > 1 else powers
     return tuple(dict.fromkeys(size for size in found if least <= size < step))
 
 
@@ -164,15 +173,25 @@ def _with_length(
         yield (*remedy, ("--max-model-len", f"{longest}"))
 
 
+def _with_lengths(
+    architecture: Architecture, device: Device, changed: Sequence[tuple[EngineSettings, Remedy]]
+) -> Iterator[Remedy]:
+    """The first remedy with which the asked context fits, then each with the longest that does."""
+    alone = next((remedy for settings, remedy in changed if fits(architecture, device, settings)), None)
+    if alone is not None:
+        yield alone
+    for settings, remedy in changed:
+        yield from _with_length(architecture, device, settings, remedy)
+
+
 def _more_devices(architecture: Architecture, device: Device, settings: EngineSettings) -> Iterator[Remedy]:
     """Larger tensor parallel sizes, those with which the asked context fits first; then stages of full machines."""
     larger = [s for s in legal_sizes(architecture, settings) if settings.tensor_parallel_size < s <= _MOST_TENSOR]
-    tried = [(size, replace(settings, tensor_parallel_size=size)) for size in larger]
-    for size, wider in tried:
-        if fits(architecture, device, wider):
-            yield (("--tensor-parallel-size", f"{size}"),)
-    for size, wider in tried:
-        yield from _with_length(architecture, device, wider, (("--tensor-parallel-size", f"{size}"),))
+    yield from _with_lengths(
+        architecture,
+        device,
+        [(replace(settings, tensor_parallel_size=s), (("--tensor-parallel-size", f"{s}"),)) for s in larger],
+    )
     widest = max([s for s in (settings.tensor_parallel_size, *larger) if s <= _ONE_MACHINE], default=1)
     for stages in (count for count in _STAGES if count > settings.pipeline_parallel_size):
         deeper = replace(settings, tensor_parallel_size=widest, pipeline_parallel_size=stages)

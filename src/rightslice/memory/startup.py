@@ -99,6 +99,22 @@ def startup(
     return _report(replace(judged, notes=(*judged.notes, *notes)), mended)
 
 
+def command_line(
+    architecture: Architecture,
+    device: Device,
+    *,
+    engine_name: str = "vllm",
+    version: str = "",
+    arguments: str = "",
+    free_bytes: int | None = None,
+    formats: Formats = AS_PUBLISHED,
+) -> CommandLine:
+    """What `startup` judges: the command line with the engine's defaults. Raises as `startup` does."""
+    facts = engine_facts(engine_name)
+    given = Given(architecture, device, facts, known_version(facts, version)[0], free_bytes, formats)
+    return _judged(given, arguments).line
+
+
 def _judged(given: Given, arguments: str) -> Judged:
     """The verdict on one command line."""
     device = given.device
@@ -122,6 +138,8 @@ def _judged(given: Given, arguments: str) -> Judged:
     verdict: Verdict = "starts" if room >= need else "does_not_start"
     if abs(room - need) < UNSURE_BYTES and need > 0 and not (told_to_fit and room >= need):
         verdict = "uncertain"
+    if verdict != "does_not_start" and (problem := _too_large(architecture, device, settings)):
+        return replace(judged, problem=problem, verdict="does_not_start")
     return replace(judged, verdict=verdict, room_bytes=room, need_bytes=need)
 
 
@@ -257,6 +275,17 @@ def _taken(given: Given, settings: EngineSettings) -> Problem | None:
     reason = f"{have} free, the engine asks for {settings.memory_fraction:g} x the device = {asked}"
     remedies: tuple[Remedy, ...] = ((("--gpu-memory-utilization", f"{share:g}"),),) if share > 0 else ()
     return Problem("free", reason, remedies, "free memory of the device, or take another")
+
+
+def _too_large(architecture: Architecture, device: Device, settings: EngineSettings) -> Problem | None:
+    """A cache of given size that the device does not hold beside the rest: the engine runs out of memory over it."""
+    given = settings.kv_cache_memory_bytes
+    left = given and room_bytes(architecture, device, replace(settings, kv_cache_memory_bytes=0, memory_fraction=1.0))
+    if given <= left + UNSURE_BYTES:
+        return None
+    have, asked = format_bytes(max(0, left), binary=True), format_bytes(given, binary=True)
+    remedies: tuple[Remedy, ...] = ((("--kv-cache-memory-bytes", f"{left}"),),) if left > 0 else ()
+    return Problem("given", f"{have} are left for a cache of the {asked} that are given", remedies)
 
 
 def _reason(room: int, need: int, settings: EngineSettings) -> str:
