@@ -284,7 +284,9 @@ def _too_large(architecture: Architecture, device: Device, settings: EngineSetti
     if given <= left + UNSURE_BYTES:
         return None
     have, asked = format_bytes(max(0, left), binary=True), format_bytes(given, binary=True)
-    remedies: tuple[Remedy, ...] = ((("--kv-cache-memory-bytes", f"{left}"),),) if left > 0 else ()
+    smaller: tuple[Remedy, ...] = ((("--kv-cache-memory-bytes", f"{left}"),),) if left > 0 else ()
+    larger = [size for size in legal_sizes(architecture, settings) if size > settings.tensor_parallel_size]
+    remedies = (*smaller, *((("--tensor-parallel-size", f"{size}"),) for size in larger))
     return Problem("given", f"{have} are left for a cache of the {asked} that are given", remedies)
 
 
