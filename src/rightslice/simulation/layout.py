@@ -15,7 +15,8 @@ INPUT
              PREFILL_STEP_PS without slowdown
   tables     [..]       step time by tokens (LLM) or latency by concurrency or size of a batch (stage) of all
              deployments, end to end
-  pipelines  [p, 5]     stages, think time, time from which no request starts; STARTED counts (written); rank
+  pipelines  [p, PIPE]  stages, think time, time from which no request starts; STARTED counts (written); rank; the most
+             REQUESTS that start
   stages     [p, s, 3]  model, first entry and number of entries in `samples`
   samples    [k, 2]     prompt and answer tokens
 
@@ -89,7 +90,7 @@ ADMISSION, PREFIX_BLOCKS, PREFIX_TOKENS, DELAY_PS, UNDISTURBED = range(13, 18)
 FACTS: Final = 22
 GROWING, WHOLE_ANSWER, ESTIMATE = range(3)
 LLM, STAGE, BATCH = range(3)
-PIPE_STAGES, PIPE_THINK_PS, PIPE_STOP_PS, PIPE_STARTED, PIPE_RANK = range(5)
+PIPE_STAGES, PIPE_THINK_PS, PIPE_STOP_PS, PIPE_STARTED, PIPE_RANK, PIPE_REQUESTS, PIPE = range(7)
 STAGE_MODEL, SAMPLE_FIRST, SAMPLE_COUNT = range(3)
 
 NOW, ARRIVED, ROWS, AFTERWARDS, RETRY_LIMIT, REQUEUED, CLOCK = range(7)

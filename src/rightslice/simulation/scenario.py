@@ -164,7 +164,7 @@ class ClosedPipeline:
     """`concurrent` users, each sending one request through `stages` (model names), thinking, and sending again.
 
     User i starts at i x ramp_up_s / concurrent. From ramp_up_s + hold_s on nobody sends a new request; what is under
-    way goes on. `lengths[k]` belongs to stage k: None for a measured stage.
+    way goes on; nor when `requests` have been sent. `lengths[k]` belongs to stage k: None for a measured stage.
     """
 
     name: str
@@ -178,6 +178,7 @@ class ClosedPipeline:
     slos: tuple[Slo, ...] = ()
     lengths: tuple[StageLengths | None, ...] = ()
     priority: int = 0
+    requests: int | None = None
 
     def __post_init__(self) -> None:
         if not self.stages or self.concurrent < 0:
