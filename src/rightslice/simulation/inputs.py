@@ -151,6 +151,9 @@ def _facts(servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints]:
             row += [min(layout.LONGEST_RUN_PS, 2**62 // max(server.kv_blocks, 1))]
             row += [_ADMISSIONS[server.admission], 0, 0, 0]
             row += row[layout.KV_TOKEN_PS : layout.PREFILL_STEP_PS + 1]
+            row += [int(server.prefill_first)]
+            if server.prefill_first:  # those admitted over several steps decode in one
+                row[layout.STREAMS] = min(server.max_num_seqs, server.max_num_batched_tokens)
         else:
             table = server.costs.latency_ps
             batches = server.batch_delay_s is not None
