@@ -46,6 +46,7 @@ class ClassResult:
     """One traffic class of one model. Distributions cover completed requests and are None when there are none.
 
     `prefix_hit_rate`: share of the prompt tokens of admitted requests found in the prefix cache; None without prefixes.
+    `prefix_hit_ceiling`: what one cache without limit would have found of the same requests; None where not known.
     `timed_out`: failed because they waited too long.
     """
 
@@ -62,6 +63,7 @@ class ClassResult:
     slo_attainment: float
     outcomes: tuple[SloOutcome, ...] = ()
     prefix_hit_rate: float | None = None
+    prefix_hit_ceiling: float | None = None
     timed_out: int = 0
 
     @property

@@ -297,6 +297,7 @@ def _settings(
     facts = engine(engine_name)
     defaults = facts.defaults(facts.latest_version, seen)
     lora = need.model.lora
+    wanted = need.model.engine
     speculative = need.model.speculative
     return EngineSettings(
         engine=engine_name,
@@ -312,7 +313,8 @@ def _settings(
         max_num_batched_tokens=rank_step_tokens(defaults.max_num_batched_tokens, shape.data),
         memory_fraction=defaults.memory_fraction,
         block_size_tokens=defaults.block_size_tokens,
-        prefix_caching=defaults.prefix_caching,
+        prefix_caching=defaults.prefix_caching if wanted.prefix_caching is None else wanted.prefix_caching,
+        scheduling_policy="priority" if len(need.priorities) > 1 else "fcfs",
         chunked_prefill=defaults.chunked_prefill,
         lora_slots=lora.adapters if lora else 0,
         lora_max_rank=lora.max_rank if lora else 0,
