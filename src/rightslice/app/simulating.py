@@ -21,7 +21,7 @@ from rightslice.core.engine import EngineSettings
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 from rightslice.core.plan import Deployment, Plan, PlannedModel
 from rightslice.core.replay import Replay, Trial, trial
-from rightslice.optimization.candidates import option_of
+from rightslice.optimization.candidates import option_key, option_of
 from rightslice.optimization.needs import Need, needs
 from rightslice.optimization.options import Option
 from rightslice.performance.laws import step_costs
@@ -304,17 +304,24 @@ def _chosen(sources: tuple[str, ...], planned: str) -> tuple[str, ...]:
 
 
 def _servers(plan: Plan, wanted: Sequence[Need], own: Mapping[str, Mapping[str, str]]) -> dict[str, Server]:
-    """Deployment -> what runs."""
+    """Deployment -> what runs; those of one model in the order in which the plan was verified."""
     by_name = {need.name: need for need in wanted}
     found: dict[str, Server] = {}
     for model in plan.models:
         changes = own.get(model.name, {})
         counts = _counts(model, changes)
+        built = []
         for deployment in model.deployments:
             seen = _seen(deployment, changes)
             option = _option(deployment, by_name[model.name], seen)
-            found[deployment.id] = Server(deployment, counts[deployment.id], option, by_name[model.name])
+            built.append(Server(deployment, counts[deployment.id], option, by_name[model.name]))
+        found |= {one.deployment.id: one for one in sorted(built, key=_place)}
     return found
+
+
+def _place(found: Server) -> str:
+    option = found.option
+    return option_key(option.model, option.device, option.settings, option.gpus)
 
 
 def _counts(model: PlannedModel, changes: Mapping[str, str]) -> dict[str, int]:

@@ -147,7 +147,7 @@ def _custom(need: Need, site: Site, memory: CustomMemory) -> tuple[list[Option],
     for gpus in counts:
         held = custom_footprint(memory, whole, gpus)
         if held.fits:
-            key = _key(need.name, whole, None, gpus)
+            key = option_key(need.name, whole, None, gpus)
             kept = Memory(
                 device_bytes=held.device_bytes,
                 weights_bytes=held.weights_bytes,
@@ -194,7 +194,7 @@ def _staged(need: Need, site: Site, profile: Profile) -> tuple[list[Option], lis
             continue
         kept = Memory(seen.memory_bytes, profile.memory, 0, CONTEXT_OVERHEAD_BYTES, 0, 0, max(profile.streams))
         costs = stage_costs(profile, seen) if need.has_load else None
-        good.append(Option(_key(need.name, seen, None, 1), need.name, seen, 1, "custom", "", None, kept, costs))
+        good.append(Option(option_key(need.name, seen, None, 1), need.name, seen, 1, "custom", "", None, kept, costs))
     if good:
         return good, []
     if largest == 0:
@@ -352,7 +352,7 @@ def option_of(
     costs = step_costs(architecture, seen, settings, typical_tokens=need.typical_tokens) if need.has_load else None
     lowered = DTYPE_BITS[settings.weight_dtype] < DTYPE_BITS.get(architecture.published_dtype, 16)
     return Option(
-        key=_key(need.name, seen, settings, gpus),
+        key=option_key(need.name, seen, settings, gpus),
         model=need.name,
         device=seen,
         gpus=gpus,
@@ -394,7 +394,8 @@ def quantised_source(source: str, architecture: Architecture, dtype: str) -> str
     )
 
 
-def _key(model: str, seen: Device, settings: EngineSettings | None, gpus: int) -> str:
+def option_key(model: str, seen: Device, settings: EngineSettings | None, gpus: int) -> str:
+    """The name of one way to run a replica; options are simulated in its order."""
     if settings is None:
         return f"{model}/{seen.name}/x{gpus}"
     further = (("pp", settings.pipeline_parallel_size), ("dp", settings.data_parallel_size))

@@ -12,6 +12,8 @@ from rightslice.reporting.canvas import Canvas, Cell, Column, Style, sparkline
 from rightslice.reporting.text import prefix_hits_text
 
 _MOST_REPLICAS = 12
+_FINE_BLOCK = 64
+"""Tokens of a block in which prompts are compared; larger ones hide short prefixes, which is said."""
 
 
 def replay_text(replay: Replay, *, width: int = 80, color: bool = False, ascii_only: bool = False) -> str:
@@ -118,7 +120,8 @@ def _classes(canvas: Canvas, replay: Replay) -> None:
     for c in found:
         if c.prefix_hit_rate is not None and c.prefix_hit_ceiling:
             text = prefix_hits_text(c.prefix_hit_rate, c.prefix_hit_ceiling)
-            canvas.line((f"{c.model}/{c.traffic_class}: {text}", "dim"))
+            coarse = f", compared in blocks of {c.prefix_block_tokens:,}" if c.prefix_block_tokens > _FINE_BLOCK else ""
+            canvas.line((f"{c.model}/{c.traffic_class}: {text}{coarse}", "dim"))
         if c.timed_out:
             canvas.line((f"{c.model}/{c.traffic_class}: {plural(c.timed_out, 'request')} waited too long", "dim"))
     canvas.blank()

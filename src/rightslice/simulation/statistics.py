@@ -180,6 +180,7 @@ def _class_result(traffic: OpenClass, times: Times, span_s: float, prefix_hit_ra
         slo_attainment=attainment,
         outcomes=outcomes,
         prefix_hit_rate=prefix_hit_rate,
+        prefix_block_tokens=traffic.prefixes.block_tokens if traffic.prefixes else 0,
     )
 
 

@@ -164,14 +164,13 @@ def _merged(classes: Sequence[TrafficClass], parts: Sequence[Trace], streams: Se
     if not recorded and not any(c.shares_prompts for c in classes):
         return merged(labelled)
     sizes = {part.prefix.block_tokens for part in recorded if part.prefix}
+    drawn = [with_blocks(merged(own), classes, streams, math.lcm(*sizes, BLOCK_TOKENS))] if own else []
     try:
-        drawn = [with_blocks(merged(own), classes, streams, math.lcm(*sizes, BLOCK_TOKENS))] if own else []
         return merged([*drawn, *recorded])
     except ValueError:
         message = f"traces of one model have blocks of {' and '.join(map(str, sorted(sizes)))} tokens"
-        raise BadInputError(
-            Diagnostic("RS0204", message, hint="the largest must be a multiple of the others")
-        ) from None
+        hint = "the largest must be a multiple of the others"
+        raise BadInputError(Diagnostic("RS0204", message, hint=hint)) from None
 
 
 def _arrivals(whole: Trace, parts: Sequence[Trace], horizon_s: float) -> Arrivals:
