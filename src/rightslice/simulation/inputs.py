@@ -13,6 +13,7 @@ from rightslice.simulation import layout
 from rightslice.simulation.expectation import FIRST_RATIO
 from rightslice.simulation.layout import Floats, Ints, State
 from rightslice.simulation.scenario import Admission, LlmServer, Policy, Routing, Scenario, StageServer
+from rightslice.traffic.recorded import dense
 
 PS_PER_S = 1e12
 
@@ -265,8 +266,7 @@ def prefix_blocks(scenario: Scenario, requests: OpenRequests) -> PrefixBlocks:
         count[mine] = np.minimum(prefixes.starts[rows + 1] - prefixes.starts[rows], full)
         pieces.append(prefixes.ids)
         behind += len(prefixes.ids)
-    ids = np.unique(np.concatenate(pieces), return_inverse=True)[1].astype(np.int64).ravel()
-    return PrefixBlocks(block_tokens, ids, first, count)
+    return PrefixBlocks(block_tokens, dense(np.concatenate(pieces)), first, count)
 
 
 def _share_prefixes(servers: tuple[LlmServer | StageServer, ...], facts: Ints, block_tokens: Mapping[str, int]) -> None:
