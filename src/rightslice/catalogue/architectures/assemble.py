@@ -80,7 +80,13 @@ def read_architecture(raw: Object, name: str, *, where: str = "", hf_quant: Obje
         dense_intermediate_sizes=_dense_widths(ledger.layers),
         lora=lora_widths(ledger),
         predictor=predictor,
+        classes=_classes(raw),
     )
+
+
+def _classes(raw: Object) -> tuple[str, ...]:
+    named = raw.get("architectures")
+    return tuple(name for name in named if isinstance(name, str)) if isinstance(named, list | tuple) else ()
 
 
 def _predictor(layers: tuple[Layer, ...], scheme: Scheme | None, dtype: str, *, first: int) -> Architecture | None:
