@@ -79,6 +79,8 @@ class EngineFacts:
     `command` starts the server where the image does not by itself. `latest_version`: newest one read.
     `memory_fraction_of`: everything = share of the device for the whole engine; weights-and-kv = share of the device
     for weights and KV cache; kv-of-free = share of what is free after the weights, for the KV cache.
+    `admission`: what a request must find room for to start: its prompt, its prompt and whole answer, or an estimate of
+    what all running ones will answer.
     """
 
     name: str
@@ -103,6 +105,7 @@ class EngineFacts:
     eras: Mapping[str, tuple[Era, ...]]
     weight_methods: Mapping[str, tuple[str, ...]]
     kv_min_capability: Mapping[str, float]
+    admission: Literal["prompt", "answer", "estimate"]
 
     @property
     def oldest_version(self) -> str:
@@ -258,4 +261,5 @@ def _facts(name: str, row: Mapping[str, Any]) -> EngineFacts:
         eras={kind: eras(rows) for kind, rows in {**row["defaults"], **versioned}.items()},
         weight_methods={dtype: tuple(methods) for dtype, methods in row.get("weight_methods", {}).items()},
         kv_min_capability=row.get("kv_min_capability", {}),
+        admission=row.get("admission", "prompt"),
     )

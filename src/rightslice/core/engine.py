@@ -35,6 +35,7 @@ class EngineSettings:
     memory_fraction: float = 0.9
     block_size_tokens: int = 16
     prefix_caching: bool = True
+    scheduling_policy: Literal["fcfs", "priority"] = "fcfs"
     chunked_prefill: bool = True
     lora_slots: int = 0
     lora_max_rank: int = 0
