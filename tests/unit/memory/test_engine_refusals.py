@@ -62,6 +62,20 @@ def test_methods_that_do(model: str, method: str, version: str) -> None:
     assert asked(model, f"--max-model-len 4096 --quantization {method}", version).verdict == "starts"
 
 
+@pytest.mark.parametrize(
+    ("own", "version", "verdict"),
+    [("bitsandbytes", "0.32.0", "refused"), ("bitsandbytes", "0.8.5", "starts"), ("hqq", "0.33.0", "refused"),
+     ("auto-round", "0.32.0", "starts"), ("quark", "0.32.0", "starts")],
+)  # fmt: skip
+def test_checkpoints_of_methods_that_a_version_no_longer_reads(own: str, version: str, verdict: str) -> None:
+    model = replace(resolve_model(AWQ), quantisation=own)
+    found = startup(model, H100, version=version, arguments="--max-model-len 4096")
+    assert found.verdict == verdict
+    if verdict == "refused":
+        assert own in found.reason
+        assert found.fix == "another checkpoint"
+
+
 def test_a_method_of_another_engine_says_what_is_not_known() -> None:
     model, where = resolve_model(LLAMA), {"engine_name": "sglang"}
     unknown = startup(model, H100, arguments="--quantization nonsense", **where)  # type: ignore[arg-type]
