@@ -19,7 +19,7 @@ the whole horizon (0 for a stage). `requeued` counts over the whole horizon, too
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,8 +99,12 @@ def count(run: SteppedRun, played: Played) -> SimulationResult:
         admitted = mine & (hit_tokens != layout.NOT_YET)
         prompts = int(requests.prompt[admitted].sum())
         hit_rate = int(hit_tokens[admitted].sum()) / prompts if prompts and traffic.prefixes else None
-        per_class.append(_class_result(traffic, times, scenario.horizon_s - scenario.warmup_s, hit_rate))
-        failed += per_class[-1].failed
+        found = _class_result(traffic, times, scenario.horizon_s - scenario.warmup_s, hit_rate)
+        if traffic.arrivals.sharing is not None and prompts:
+            seen = int(traffic.arrivals.sharing.seen_tokens[requests.row[admitted]].sum())
+            found = replace(found, prefix_hit_ceiling=seen / prompts)
+        per_class.append(found)
+        failed += found.failed
         lost += int(np.count_nonzero(times.finish_ps == layout.LOST))
     pipelines: list[PipelineResult] = []
     for index, pipeline in enumerate(scenario.pipelines):
@@ -220,6 +224,7 @@ def _class_result(traffic: OpenClass, times: Times, span_s: float, prefix_hit_ra
         slo_attainment=attainment,
         outcomes=outcomes,
         prefix_hit_rate=prefix_hit_rate,
+        prefix_block_tokens=traffic.prefixes.block_tokens if traffic.prefixes else 0,
     )
 
 
