@@ -134,7 +134,8 @@ def event_rows(replay: Replay) -> list[list[str]]:
 def asked_rows(replay: Replay) -> list[tuple[str, str]]:
     """The options as they were given, and the seed."""
     given = [(name, one) for name, v in replay.asked.items() for one in (v if isinstance(v, tuple) else (v,))]
-    rows = [(_OPTIONS.get(name, f"--{name}"), format_seconds(one) if name == "horizon_s" else str(one)) for name, one in given]
+    shown = [(name, format_seconds(one) if name == "horizon_s" else str(one)) for name, one in given]
+    rows = [(_OPTIONS.get(name, f"--{name}"), text) for name, text in shown]
     return [*rows, ("Seed of the traffic", f"{replay.seed}")]
 
 
