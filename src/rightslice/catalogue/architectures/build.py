@@ -9,6 +9,7 @@ from typing import Final, Literal
 from rightslice.catalogue.architectures.config import Config, Object
 from rightslice.catalogue.architectures.encoders import encoder, pair, speech_encoder, vision_encoder
 from rightslice.catalogue.architectures.families import Family, family, family_like_gpt2, family_of_class
+from rightslice.catalogue.architectures.foreign import refuse_foreign
 from rightslice.catalogue.architectures.ledger import Ledger, unknown_family
 from rightslice.catalogue.architectures.multimodal import flattened, multimodal
 from rightslice.catalogue.architectures.seq2seq import encoder_decoder
@@ -60,6 +61,7 @@ def build(raw: Object, where: str) -> tuple[Ledger, Kind, Family, Config]:
     Raises BadInputError: RS2007 for one that is incomplete or contradicts itself, RS0311 for a class that is known to
     be laid out in a way that is not modelled.
     """
+    refuse_foreign(raw, where)
     own = find_family(raw)
     config = Config(flattened(raw), own.defaults, where)
     if reason := own.trait("unsupported"):

@@ -177,7 +177,7 @@ def pair(config: Config, family: Family) -> Ledger:
     for key in ("text_config", "vision_config"):
         part = config.part(key) or {}
         own = part_family(part, family, key)
-        nested = Config(part, own.defaults, config.where)
+        nested = config.inside(part, own.defaults, key)
         widths.append(nested.number("hidden", low=1))
         if own.is_tower:
             parts += tower(nested, own, "vision_model")

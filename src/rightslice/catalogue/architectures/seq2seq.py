@@ -57,7 +57,10 @@ def _sides(config: Config) -> tuple[_Side, _Side]:
     layers = config.number("encoder_layers", config.maybe("layers"), low=1, high=MAX_LAYERS)
     heads = config.number("encoder_attention_heads", config.maybe("heads"), low=1, high=1 << 16)
     inner = config.number("encoder_ffn_dim", config.maybe("intermediate"), low=1)
-    later = config.maybe("decoder_layers") or config.maybe("num_decoder_layers") or layers
+    later = config.maybe("decoder_layers") or config.maybe("num_decoder_layers")
+    if not later:
+        later = layers
+        config.assume("decoder_layers", later, "as the encoder")
     if later > MAX_LAYERS:
         raise config.error(f"decoder_layers = {later} is out of range")
     return (
