@@ -80,6 +80,24 @@ def family_like_gpt2(model_type: str) -> Family:
     return replace(_resolve("@unknown-gpt"), name=model_type, known=False)
 
 
+def family_like_bert(model_type: str, raw: Object) -> Family | None:
+    """The traits of an unknown class with layer norms and an activation without a gate, by its keys; None without.
+
+    Classes with token types read a whole input, the others are decoders; positions are learned where nothing rotates.
+    """
+    activation = str(raw.get("hidden_act") or "")
+    layered = any(key in raw for key in ("layer_norm_eps", "layer_norm_epsilon")) and "rms_norm_eps" not in raw
+    if not layered or not activation.startswith(("gelu", "relu", "quick_gelu")):
+        return None
+    found = replace(_resolve("@unknown-gpt"), name=model_type, known=False)
+    traits: dict[str, Json] = {**found.traits}
+    if not any(key.startswith(("rope", "rotary")) for key in raw):
+        traits["positions"] = "learned"
+    if "type_vocab_size" in raw:
+        traits.update(kind="encoder", token_types=True, pooler=True, positions="learned")
+    return replace(found, traits=traits)
+
+
 @cache
 def _resolve(model_type: str) -> Family:
     entry = _table()[model_type]

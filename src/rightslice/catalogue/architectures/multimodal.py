@@ -8,7 +8,7 @@ from typing import Final
 from rightslice.catalogue.architectures.config import ALIASES, Config, Object
 from rightslice.catalogue.architectures.connectors import PROJECTORS
 from rightslice.catalogue.architectures.decoder import decoder
-from rightslice.catalogue.architectures.families import Family, family
+from rightslice.catalogue.architectures.families import Family, family, family_like_bert
 from rightslice.catalogue.architectures.ledger import Ledger, unknown_family
 from rightslice.catalogue.architectures.named import named_tower
 from rightslice.catalogue.architectures.towers import tower, tower_width
@@ -86,7 +86,8 @@ def part_family(part: Object, parent: Family, key: str) -> Family:
     for name in (own, expected):
         if isinstance(name, str) and (found := family(name)).known and (found.is_tower == is_tower):
             return found
-    return Family(str(own or expected or ""), known=False)
+    name = str(own or expected or "")
+    return (None if is_tower else family_like_bert(name, part)) or Family(name, known=False)
 
 
 def multimodal(config: Config, parent: Family) -> Ledger:
