@@ -127,7 +127,8 @@ def multimodal(config: Config, parent: Family) -> Ledger:
     towers += named
     if remark:
         notes.append(remark)
-    notes += [f"{key}: this part is not counted" for key in config.parts() if key not in _COUNTED_KEYS]
+    counted = {*_COUNTED_KEYS, *(("projector_config",) if parent.trait("audio_projector") == "granite" else ())}
+    notes += [f"{key}: this part is not counted" for key in config.parts() if key not in counted]
     return replace(ledger, towers=tuple(towers), approximations=tuple(notes))
 
 
