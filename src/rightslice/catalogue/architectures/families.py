@@ -1,7 +1,7 @@
 """What a configuration does not say because its class says it: one entry per `model_type`, read from data.
 
 `defaults` are values of keys that a configuration may leave out. `traits` describe the layers (norms, biases, extra
-tensors). Both were read from the public classes of Transformers 5.24 (some 5.19), checked against models built from them.
+tensors). Both were read from the public classes of Transformers 5.24 (some 5.19) and checked against models of them.
 Classes that publish code of their own were checked against published parameter counts; those that were not carry an
 `approximation`. `like`: the entry whose traits it shares; `variants`: keys whose presence means another entry.
 """
