@@ -89,6 +89,7 @@ def read_architecture(
         dense_intermediate_sizes=_dense_widths(ledger.layers),
         lora=lora_widths(ledger),
         predictor=predictor,
+        classes=_classes(raw),
     )
 
 
@@ -100,6 +101,11 @@ def _left_out(config: Config, own: Family, text: Family) -> tuple[list[str], lis
     name = text.name or own.name
     told = [f"not in the configuration, default of the class {name}: {', '.join(usual)}"] if usual else []
     return told, [f"not in the configuration, assumed: {', '.join(guessed)}"] if guessed else []
+
+
+def _classes(raw: Object) -> tuple[str, ...]:
+    named = raw.get("architectures")
+    return tuple(name for name in named if isinstance(name, str)) if isinstance(named, list | tuple) else ()
 
 
 def _predictor(layers: tuple[Layer, ...], scheme: Scheme | None, dtype: str, *, first: int) -> Architecture | None:
