@@ -147,6 +147,17 @@ def test_a_part_of_the_load_keeps_whole_sessions() -> None:
     assert (after > 0).mean() == pytest.approx(part.share, abs=0.05)
 
 
+def test_recorded_prompts_of_unknown_sessions_are_not_divided() -> None:
+    asked = workload(f"rate: 400/s, {LENGTHS}, prefix: {{tokens: 320}}")
+    load, option = load_of(asked), option_of(asked)
+    found = load.classes[0]
+    assert found.arrivals.sharing
+    loose = replace(found.arrivals, sharing=replace(found.arrivals.sharing, session=None))
+    whole = replace(load, classes=(replace(found, arrivals=loose),))
+    assert sampled(load, {option.key: 64}, {option.key: option}).share < 0.5
+    assert sampled(whole, {option.key: 64}, {option.key: option}).share == 1.0
+
+
 @pytest.mark.parametrize(
     ("sharing", "expected"),
     [
