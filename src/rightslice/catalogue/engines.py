@@ -14,6 +14,7 @@ from rightslice.catalogue.versions import Era, era_of, eras, minor_version
 from rightslice.core.engine import EngineSettings
 
 GIB = 2**30
+_DEFAULTS = ("memory_fraction", "max_num_seqs", "max_num_batched_tokens")
 MIB = 2**20
 
 
@@ -105,6 +106,13 @@ class EngineFacts:
     weight_methods: Mapping[str, tuple[str, ...]]
     kv_min_capability: Mapping[str, float]
     admission: Literal["prompt", "answer", "estimate"]
+
+    @property
+    def oldest_version(self) -> str:
+        """The oldest version whose defaults were read; the newest one where there are none."""
+        inside = engine(self.defaults_of) if self.defaults_of else self
+        since = min((rows[0].since[0] for kind, rows in inside.eras.items() if rows and kind in _DEFAULTS), default=())
+        return ".".join(map(str, since)) if since and inside is self else self.latest_version
 
     @property
     def flags(self) -> Mapping[str, str]:

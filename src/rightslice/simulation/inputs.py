@@ -152,6 +152,9 @@ def _facts(servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints]:
             row += [min(layout.LONGEST_RUN_PS, 2**62 // max(server.kv_blocks, 1))]
             row += [_ADMISSIONS[server.admission], 0, 0, 0]
             row += row[layout.KV_TOKEN_PS : layout.PREFILL_STEP_PS + 1]
+            row += [int(server.prefill_first)]
+            if server.prefill_first:  # those admitted over several steps decode in one
+                row[layout.STREAMS] = min(server.max_num_seqs, server.max_num_batched_tokens)
         else:
             table = server.costs.latency_ps
             batches = server.batch_delay_s is not None
@@ -169,13 +172,14 @@ def _pipelines(
 ) -> tuple[Ints, Ints, Ints]:
     needs_tokens = {s.model for s in servers if isinstance(s, LlmServer)}
     longest = max((len(p.stages) for p in scenario.pipelines), default=0)
-    pipelines = np.zeros((len(scenario.pipelines), 5), dtype=np.int64)
+    pipelines = np.zeros((len(scenario.pipelines), layout.PIPE), dtype=np.int64)
     stages = np.zeros((len(scenario.pipelines), longest, 3), dtype=np.int64)
     samples = [np.ones((1, 2), dtype=np.int64)]  # entry 0 serves the stages without tokens
     behind = 1
     for p, pipeline in enumerate(scenario.pipelines):
         stop_s = pipeline.ramp_up_s + pipeline.hold_s
-        pipelines[p] = [len(pipeline.stages), picoseconds(pipeline.think_time_s), picoseconds(stop_s), 0, 0]
+        most = layout.NEVER if pipeline.requests is None else pipeline.requests
+        pipelines[p] = [len(pipeline.stages), picoseconds(pipeline.think_time_s), picoseconds(stop_s), 0, 0, most]
         for k, name in enumerate(pipeline.stages):
             drawn = pipeline.lengths[k] if pipeline.lengths else None
             if drawn is None:
