@@ -96,6 +96,7 @@ def test_an_engine_is_verified_with_its_own_rule_of_admission(name: str, admissi
     built = server(replace(option, settings=replace(option.settings, engine=name)), "llm", 1, 1.0)
     assert isinstance(built, LlmServer)
     assert built.admission == engine(name).admission == admission
+    assert built.prefill_first == (name == "sglang")
 
 
 def test_blocks_fit_the_engines_of_the_model() -> None:
