@@ -14,10 +14,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 from rightslice.catalogue.datafiles import read_json
 from rightslice.catalogue.hardware import Device
 from rightslice.performance import coefficients
+
+Mode = Literal["time-slicing", "mps"]
+"""How processes share one whole GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +80,22 @@ def time_sliced(tenant: Tenant, neighbours: Sequence[Tenant], switch: float | No
     return tenant.slowdown(tenant.busy * (wanted * (1.0 + cost * (1.0 - idle)) - 1.0))
 
 
-def mps(tenant: Tenant, neighbours: Sequence[Tenant]) -> float:
+def mps(tenant: Tenant, neighbours: Sequence[Tenant], thread_share: float = 1.0) -> float:
     """Slowdown beside neighbours under MPS: kernels run at once and share SMs and bandwidth.
 
     GPU time grows by u sum b_j: the bound share u gets 1 / (1 + sum b_j) of the GPU, the rest is as fast as alone. N
     equal tenants that are always busy: (1 - u) + u N.
+
+    `thread_share`: the share of SMs that one client may use at most, neighbours or not (active thread percentage); as
+    on a MIG slice GPU time then grows by u (1 / s - 1) over SMs at least.
     """
-    return tenant.slowdown(tenant.bound * sum(other.busy for other in neighbours))
+    limited = tenant.sm_bound * (1.0 / thread_share - 1.0)
+    return tenant.slowdown(max(tenant.bound * sum(other.busy for other in neighbours), limited))
+
+
+def shared(mode: Mode, tenant: Tenant, neighbours: Sequence[Tenant], thread_share: float = 1.0) -> float:
+    """Slowdown beside these neighbours; `thread_share` matters under MPS only."""
+    return time_sliced(tenant, neighbours) if mode == "time-slicing" else mps(tenant, neighbours, thread_share)
 
 
 def mig(tenant: Tenant, part: Device) -> float:
