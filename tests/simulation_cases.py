@@ -135,6 +135,11 @@ def random_scenario(seed: int) -> Scenario:
     return with_prefixes(numbers, scenario, "a") if any_of(numbers, True, False) else scenario
 
 
+def random_tenant(numbers: np.random.Generator) -> Tenant:
+    sm_bound, bandwidth_bound = numbers.random(2).round(3).tolist()
+    return Tenant(1.0, sm_bound, bandwidth_bound, any_of(numbers, True, False))
+
+
 def with_sharing(seed: int, scenario: Scenario) -> Scenario:
     """The same with some replicas on one GPU."""
     numbers = np.random.default_rng(seed)

@@ -34,8 +34,8 @@ PLAY
              for the control plane: CONDITION; NEW_CONDITION, an order given at a boundary and carried out when the play
              goes on (NO_ORDER); KV_USED blocks at the last boundary; ABLE_REPLICA, in the rows from FIRST_REPLICA of a
              model on: its ABLE replicas, in order
-  pace       [r, PACE]  SLOWDOWN, the factor on every time: ORDERED, of the last order, times SHARED, of neighbours on its
-             GPU; NEW_SLOWDOWN, an order (0: none); PROGRESS of a stage: work done for a job that was always there;
+  pace       [r, PACE]  SLOWDOWN, the factor on every time: ORDERED, of the last order, times SHARED, of who else is on
+             its GPU; NEW_SLOWDOWN, an order (0: none); PROGRESS of a stage: work done for a job that was always there;
              SEEN_WAITING requests and SEEN_KV use as the router last read them; ROUGH_KV and ROUGH_BATCH, the integrals
              of `totals` as floats
   tenancy    [r, 2]     GROUP of replicas on one GPU (NOBODY: alone) and PLACE_IN_GROUP
