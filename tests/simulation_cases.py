@@ -136,8 +136,8 @@ def random_scenario(seed: int) -> Scenario:
 
 
 def random_tenant(numbers: np.random.Generator) -> Tenant:
-    sm_bound, bandwidth_bound = numbers.random(2).round(3).tolist()
-    return Tenant(1.0, sm_bound, bandwidth_bound, any_of(numbers, True, False))
+    sm_bound, bandwidth_bound = numbers.random(2).round(3)
+    return Tenant(1.0, float(sm_bound), float(bandwidth_bound), any_of(numbers, True, False))
 
 
 def with_sharing(seed: int, scenario: Scenario) -> Scenario:
@@ -148,9 +148,7 @@ def with_sharing(seed: int, scenario: Scenario) -> Scenario:
     groups: list[ShareGroup] = []
     while replicas:
         members = tuple(replicas.pop() for _ in range(min(len(replicas), any_of(numbers, 1, 2, 2, 3))))
-        tenants = tuple(
-            Tenant(1.0, *numbers.random(2).round(3).tolist(), any_of(numbers, True, False)) for _ in members
-        )
+        tenants = tuple(random_tenant(numbers) for _ in members)
         mode: Mode = any_of(numbers, "time-slicing", "mps")
         groups.append(ShareGroup(mode, members, tenants, any_of(numbers, 1.0, 0.5)))
     return replace(scenario, sharing=tuple(groups[: any_of(numbers, 1, 3)]))

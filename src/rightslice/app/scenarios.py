@@ -9,8 +9,17 @@ from dataclasses import dataclass
 from rightslice.core.rng import generator
 from rightslice.optimization.needs import Need, stage_lengths
 from rightslice.optimization.options import Option
+from rightslice.optimization.sharing import group_key
 from rightslice.performance.costs import StepCosts
-from rightslice.simulation.scenario import ClosedPipeline, LlmServer, OpenClass, Scenario, StageLengths, StageServer
+from rightslice.simulation.scenario import (
+    ClosedPipeline,
+    LlmServer,
+    OpenClass,
+    Scenario,
+    ShareGroup,
+    StageLengths,
+    StageServer,
+)
 from rightslice.spec.workload import Pipeline, Users, Workload
 from rightslice.traffic.arrivals import DAY_S, PlannedRate, open_loop
 from rightslice.traffic.traces import Trace
@@ -69,10 +78,12 @@ def draw_loads(
 
 
 def _groups(needs: Sequence[Need]) -> list[frozenset[str]]:
-    """Models that share a pipeline, directly or through others; in document order."""
+    """Models that share a pipeline or a GPU, directly or through others; in document order."""
     groups: list[set[str]] = []
     for need in needs:
         mine = {need.name}.union(*(share.pipeline.stages for share in need.shares))
+        key = group_key(need.model)
+        mine |= {other.name for other in needs if key is not None and group_key(other.model) == key}
         touching = [group for group in groups if group & mine]
         groups = [group for group in groups if not group & mine] + [mine.union(*touching)]
     return sorted((frozenset(group) for group in groups), key=lambda g: [n.name in g for n in needs], reverse=True)
@@ -213,10 +224,35 @@ def server(option: Option, deployment: str, replicas: int, slowdown: float) -> L
     )
 
 
-def scenarios(load: Load, built: tuple[LlmServer | StageServer, ...]) -> tuple[Scenario, ...]:
+def share_groups(counts: Mapping[str, int], options: Mapping[str, Option]) -> tuple[ShareGroup, ...]:
+    """The replicas that receive requests and are together on a GPU, by the deployment's key and number.
+
+    Number i of every model of a group sits on GPU i; where a model shares with itself, on GPU i modulo their number.
+    """
+    together: dict[tuple[str, str, str], list[str]] = {}
+    for key, count in sorted(counts.items()):
+        option = options[key]
+        if option.share and option.costs is not None and count > 0:
+            together.setdefault((option.share.mode, option.share.label, option.accelerator), []).append(key)
+    found = []
+    for keys in together.values():
+        shares = {key: share for key in keys if (share := options[key].share)}
+        first = shares[keys[0]]
+        gpus = max(math.ceil(counts[key] / first.each) for key in keys)
+        for gpu in range(gpus):
+            members = tuple((key, number) for key in keys for number in range(gpu, counts[key], gpus))
+            tenants = tuple(shares[key].tenant for key, _ in members)
+            found.append(ShareGroup(first.mode, members, tenants, first.thread_share))
+    return tuple(found)
+
+
+def scenarios(
+    load: Load, built: tuple[LlmServer | StageServer, ...], sharing: tuple[ShareGroup, ...] = ()
+) -> tuple[Scenario, ...]:
     """One scenario per population (with the open-loop classes beside it), or one without populations."""
     if not load.populations:
-        return (Scenario(built, load.classes, (), load.horizon_s, load.seed, load.horizon_s * WARMUP_SHARE),)
+        warmup_s = load.horizon_s * WARMUP_SHARE
+        return (Scenario(built, load.classes, (), load.horizon_s, load.seed, warmup_s, sharing=sharing),)
     return tuple(
         Scenario(
             servers=built,
@@ -224,6 +260,7 @@ def scenarios(load: Load, built: tuple[LlmServer | StageServer, ...]) -> tuple[S
             pipelines=(population,),
             horizon_s=max(population.duration_s, load.horizon_s if load.classes else 0.0),
             seed=load.seed,
+            sharing=sharing,
         )
         for population in load.populations
     )

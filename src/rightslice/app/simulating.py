@@ -14,7 +14,7 @@ from typing import Any, Final
 from rightslice.app.clusters import Server, controlled, gpus_of
 from rightslice.app.knowledge import known_names
 from rightslice.app.planning import architectures_of, traces_of
-from rightslice.app.scenarios import Load, draw_day, draw_loads, scenarios, server
+from rightslice.app.scenarios import Load, draw_day, draw_loads, scenarios, server, share_groups
 from rightslice.catalogue.accelerators import device, resolve_device
 from rightslice.catalogue.hardware import Device
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
@@ -23,10 +23,11 @@ from rightslice.core.replay import Replay, Trial, trial
 from rightslice.optimization.candidates import option_of
 from rightslice.optimization.needs import Need, needs
 from rightslice.optimization.options import Option
+from rightslice.optimization.sharing import joined
 from rightslice.performance.laws import step_costs
 from rightslice.performance.stages import stage_costs
 from rightslice.simulation.run import load_kernel, simulate, simulate_cluster
-from rightslice.simulation.scenario import LlmServer, StageServer
+from rightslice.simulation.scenario import LlmServer, ShareGroup, StageServer
 from rightslice.spec.autoscaler import Autoscaler, parse_autoscaler
 from rightslice.spec.loader import parse_workload
 from rightslice.spec.paths import changed, split_change
@@ -133,7 +134,8 @@ def _as_planned(asked: _Asked, horizon_s: float | None) -> Replay:
             for key, found in asked.servers.items()
             if found.option.model in load.models and found.option.costs is not None
         )
-        results += [simulate(scenario) for scenario in scenarios(load, built)]
+        counts = {found.deployment: asked.servers[found.deployment].replicas for found in built}
+        results += [simulate(scenario) for scenario in scenarios(load, built, _sharing(asked.servers, counts))]
     cpu_s = time.process_time() - started_s
     hours = max((load.horizon_s for load in loads), default=0.0) / 3600.0
     gpus, usd_per_hour = _fleet(asked.plan, asked.servers)
@@ -152,7 +154,8 @@ def _with_control(asked: _Asked, autoscalers: Mapping[str, Autoscaler], faults: 
         made = controlled(plan, servers, autoscalers, faults, one, asked.traces)
         built = tuple(_built(key, found, made.slots) for key, found in servers.items() if found.option.costs)
         started_s = time.process_time()
-        (scenario,) = scenarios(one, built)
+        counts = {found.deployment: servers[found.deployment].replicas for found in built}
+        (scenario,) = scenarios(one, built, _sharing(servers, counts))
         result, log = simulate_cluster(replace(scenario, warmup_s=0.0), made.cluster)
         cpu_s += time.process_time() - started_s
         results.append(result)
@@ -180,6 +183,10 @@ def _with_control(asked: _Asked, autoscalers: Mapping[str, Autoscaler], faults: 
         faults=faults,
         apart=tuple(pool.name for pool in logs[0][1].apart),
     )
+
+
+def _sharing(servers: Mapping[str, Server], counts: Mapping[str, int]) -> tuple[ShareGroup, ...]:
+    return share_groups(counts, {key: found.option for key, found in servers.items()})
 
 
 def _built(key: str, found: Server, slots: Mapping[str, int]) -> LlmServer | StageServer:
@@ -313,7 +320,8 @@ def _servers(plan: Plan, wanted: Sequence[Need], own: Mapping[str, Mapping[str, 
             seen = _seen(deployment, changes)
             option = _option(deployment, by_name[model.name], seen)
             found[deployment.id] = Server(deployment, counts[deployment.id], option, by_name[model.name])
-    return found
+    options = joined([(server.need, server.option) for server in found.values()])
+    return {key: replace(server, option=option) for (key, server), option in zip(found.items(), options, strict=True)}
 
 
 def _counts(model: PlannedModel, changes: Mapping[str, str]) -> dict[str, int]:

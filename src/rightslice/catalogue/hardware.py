@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 WHOLE = "whole"
-SHARED = ("time-slicing", "mps", "vm-fraction")
+ON_ONE_GPU = ("time-slicing", "mps")
+"""Ways in which processes share a whole GPU."""
+SHARED = (*ON_ONE_GPU, "vm-fraction")
 """Partitions that a workload may name beside the whole GPU and MIG profiles."""
 
 
@@ -104,7 +106,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Device:
-    """What one engine process sees: a whole accelerator or one MIG slice, in absolute terms.
+    """What one engine process sees: a whole accelerator (its own or shared) or one MIG slice, in absolute terms.
 
     `flops` and `memory_bandwidth_bytes_per_s` are the slice's own; `link_bytes_per_s` is 0 inside a slice (no NVLink,
     no peer access).
@@ -120,7 +122,9 @@ class Device:
 
     @property
     def name(self) -> str:
-        """`A100-SXM-80GB`, or `A100-SXM-80GB:MIG-3g.40gb`."""
+        """`A100-SXM-80GB`, `A100-SXM-80GB:MIG-3g.40gb` or `A100-SXM-80GB:time-slicing`."""
+        if self.partition in ON_ONE_GPU:
+            return f"{self.accelerator.name}:{self.partition}"
         return self.accelerator.name if self.partition == WHOLE else f"{self.accelerator.name}:MIG-{self.partition}"
 
     @cached_property

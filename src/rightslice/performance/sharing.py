@@ -14,14 +14,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Final, Literal
 
 from rightslice.catalogue.datafiles import read_json
 from rightslice.catalogue.hardware import Device
 from rightslice.performance import coefficients
+from rightslice.performance.costs import StepCosts
 
 Mode = Literal["time-slicing", "mps"]
 """How processes share one whole GPU."""
+MOST_TENANTS: Final = 8
+"""Processes on one shared GPU that are modelled: a simulation tabulates their speeds over which of them are busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,3 +127,23 @@ def from_rates(
     bandwidth_bound = min(bytes_per_s / path.bytes_per_s, 1.0)
     bound = max(sm_bound, bandwidth_bound)
     return Tenant(bound if busy is None else busy, sm_bound, bandwidth_bound, overlaps)
+
+
+def of_engine(costs: StepCosts, sequences: int, context_tokens: int, busy: float = 1.0) -> Tenant:
+    """An engine that decodes so many sequences with so many tokens of context in all.
+
+    Bound: linear layers and attention over the time of the step; which of SMs and bandwidth binds is not told apart.
+    `busy`: the share of a step with kernels on the GPU; all of it unless measured, which is the worst for others.
+    """
+    bound_ps = int(costs.tokens_ps[sequences]) + costs.kv_token_ps * context_tokens
+    bound = bound_ps / costs.step_time_ps(0, 0, sequences, context_tokens)
+    return Tenant(busy, min(bound, busy), min(bound, busy))
+
+
+def of_stage(sm_demand: float) -> Tenant:
+    """A measured stage that keeps this share of the GPU's SMs busy, requests overlapping (performance/stages.py).
+
+    On a slice of share s its slowdown is max(1, d / s), which is the law of stages.
+    """
+    demand = min(sm_demand, 1.0)
+    return Tenant(demand, demand, overlaps=True)

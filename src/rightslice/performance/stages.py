@@ -36,12 +36,18 @@ def stage_costs(profile: Profile, device: Device) -> StageCosts:
     streams = np.arange(1, profile.streams[-1] + 1)
     seconds = np.interp(streams, profile.streams, profile.latency)
     here = profile.measured_on in (None, device.accelerator.name)
-    measured_on = device.accelerator if here else accelerator(str(profile.measured_on))
-    available = sixteen_bit_flops(device.accelerator) * device.sm_share
-    slowdown = max(1.0, profile.sm_demand * sixteen_bit_flops(measured_on) / available)
+    slowdown = max(1.0, demand(profile, device))
     error, provenance = _trust(device, slowdown, here=here)
     latency_ps = np.concatenate(([0], np.rint(seconds * slowdown * PS_PER_S).astype(np.int64)))
     return StageCosts(latency_ps, error, provenance)
+
+
+def demand(profile: Profile, device: Device) -> float:
+    """16-bit FLOP/s that the stage keeps busy over those of the device; above 1 it is slower there."""
+    here = profile.measured_on in (None, device.accelerator.name)
+    measured_on = device.accelerator if here else accelerator(str(profile.measured_on))
+    available = sixteen_bit_flops(device.accelerator) * device.sm_share
+    return profile.sm_demand * sixteen_bit_flops(measured_on) / available
 
 
 def _trust(device: Device, slowdown: float, *, here: bool) -> tuple[float, Provenance]:

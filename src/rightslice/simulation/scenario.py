@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rightslice.core.slo import Slo
 from rightslice.performance.costs import StageCosts, StepCosts
-from rightslice.performance.sharing import Mode, Tenant, shared
+from rightslice.performance.sharing import MOST_TENANTS, Mode, Tenant, shared
 from rightslice.traffic.arrivals import Arrivals
 
 Admission = Literal["prompt", "answer", "estimate"]
@@ -190,10 +190,6 @@ class ClosedPipeline:
     def duration_s(self) -> float:
         """Ramp-up, hold and ramp-down."""
         return self.ramp_up_s + self.hold_s + self.ramp_down_s
-
-
-MOST_TENANTS: Final = 8
-"""Replicas on one shared GPU: their speeds are tabulated over which of them are busy."""
 
 
 @dataclass(frozen=True, slots=True)
