@@ -276,7 +276,7 @@ def _start(plan: Plan, found: Server) -> StartRequest:
         platform=pool.platform,
         engine=found.option.engine if found.option.settings else "vllm",
         weights_bytes=float(memory.weights_bytes * found.option.gpus),
-        mig=found.option.partition != WHOLE,
+        mig=found.option.device.sliced,
     )
 
 

@@ -123,9 +123,14 @@ class Device:
     @property
     def name(self) -> str:
         """`A100-SXM-80GB`, `A100-SXM-80GB:MIG-3g.40gb` or `A100-SXM-80GB:time-slicing`."""
-        if self.partition in ON_ONE_GPU:
-            return f"{self.accelerator.name}:{self.partition}"
-        return self.accelerator.name if self.partition == WHOLE else f"{self.accelerator.name}:MIG-{self.partition}"
+        if self.partition == WHOLE:
+            return self.accelerator.name
+        return f"{self.accelerator.name}:{'MIG-' if self.sliced else ''}{self.partition}"
+
+    @property
+    def sliced(self) -> bool:
+        """Whether it is a MIG slice."""
+        return self.partition not in (WHOLE, *ON_ONE_GPU)
 
     @cached_property
     def sm_share(self) -> float:

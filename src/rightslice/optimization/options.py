@@ -8,7 +8,7 @@ from rightslice.catalogue.hardware import Device
 from rightslice.core.engine import EngineSettings
 from rightslice.core.plan import Memory, Rejection
 from rightslice.performance.costs import StageCosts, StepCosts
-from rightslice.performance.sharing import Mode, Tenant, relative_error, shared
+from rightslice.performance.sharing import Mode, Tenant, shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Option:
     """`device` is what each of the replica's `gpus` engine ranks sees; `node_gpus` of them must share a node (0: all).
 
     `costs` is None when no request reaches it. They are of one data-parallel rank (`engines` of them in a replica), and
-    alone on the GPU where others `share` it.
+    alone on the GPU where others `share` it, but with a band that holds beside them.
     """
 
     key: str
@@ -88,8 +88,7 @@ class Option:
     @property
     def relative_error(self) -> float:
         """Half width of the 80 % band of its times; 0 without a load."""
-        alone = self.costs.relative_error if self.costs else 0.0
-        return (1.0 + alone) * (1.0 + relative_error()) - 1.0 if self.share and self.costs else alone
+        return self.costs.relative_error if self.costs else 0.0
 
     @property
     def provenance(self) -> str:

@@ -14,11 +14,12 @@ from typing import Final, cast
 
 from rightslice.catalogue.accelerators import device
 from rightslice.catalogue.hardware import ON_ONE_GPU, Device
+from rightslice.core.estimate import least_trusted
 from rightslice.core.quantities import format_bytes
 from rightslice.optimization.needs import Need
 from rightslice.optimization.options import Option, Share
-from rightslice.performance.costs import StepCosts
-from rightslice.performance.sharing import MOST_TENANTS, Mode, Tenant, of_engine, of_stage
+from rightslice.performance.costs import StageCosts, StepCosts
+from rightslice.performance.sharing import MOST_TENANTS, Mode, Tenant, of_engine, of_stage, relative_error
 from rightslice.performance.stages import demand
 from rightslice.spec.workload import Model
 
@@ -146,7 +147,20 @@ def joined(members: Sequence[tuple[Need, Option]]) -> tuple[Option, ...]:
                 each=each,
                 anywhere=largest * (len(slots) + 1) <= room,
             )
-    return tuple(replace(option, share=shares.get(option.key)) for _, option in members)
+    return tuple(
+        replace(option, share=share, costs=_beside_others(option.costs))
+        if (share := shares.get(option.key))
+        else option
+        for _, option in members
+    )
+
+
+def _beside_others(costs: StageCosts | StepCosts | None) -> StageCosts | StepCosts | None:
+    """The band is wider by the largest error of the laws of sharing, which interpolate between published cases."""
+    if costs is None:
+        return None
+    error = (1.0 + costs.relative_error) * (1.0 + relative_error()) - 1.0
+    return replace(costs, relative_error=error, provenance=least_trusted(costs.provenance, "interpolated"))
 
 
 def _tenant(need: Need, option: Option) -> Tenant:

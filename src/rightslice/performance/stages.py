@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rightslice.catalogue.accelerators import accelerator
-from rightslice.catalogue.hardware import WHOLE, Device
+from rightslice.catalogue.hardware import Device
 from rightslice.core.estimate import Provenance
 from rightslice.performance.coefficients import sixteen_bit_flops
 from rightslice.performance.costs import PS_PER_S, StageCosts
@@ -55,6 +55,6 @@ def _trust(device: Device, slowdown: float, *, here: bool) -> tuple[float, Prove
     error = max(known, min(slowdown - 1.0, SLICE_ERROR))
     if not here:
         return error, "unvalidated"
-    if device.partition == WHOLE:
+    if not device.sliced:
         return error, "measured"
     return error, "interpolated" if slowdown == 1.0 else "first-principles"
