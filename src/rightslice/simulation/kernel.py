@@ -64,7 +64,8 @@ def end_of_replica(replica: int, now: int, state: State) -> None:
 @compiled
 def start_touched(now: int, state: State) -> None:
     """Replicas that something happened to start their next run or services, at the speed that their GPU leaves them."""
-    share_out(now, state)
+    if state.groups.shape[0] > 0:
+        share_out(now, state)
     for k in range(1, state.touched[0] + 1):
         replica = state.touched[k]
         state.live[replica, TOUCHED] = 0

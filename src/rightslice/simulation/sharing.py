@@ -67,8 +67,6 @@ def note_busy(replica: int, now: int, state: State) -> None:
 @compiled_apart
 def share_out(now: int, state: State) -> None:
     """Look at the replicas that something happened to, and give all on their GPUs the speeds that they have now."""
-    if state.groups.shape[0] == 0:
-        return
     count = state.touched[0]
     for k in range(1, count + 1):
         if state.tenancy[state.touched[k], GROUP] != NOBODY:
