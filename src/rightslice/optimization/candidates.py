@@ -185,7 +185,7 @@ def _custom(need: Need, site: Site, memory: CustomMemory) -> tuple[list[Option],
     for gpus in counts:
         held = custom_footprint(memory, whole, gpus)
         if held.fits:
-            key = _key(need.name, whole, None, gpus)
+            key = option_key(need.name, whole, None, gpus)
             kept = Memory(
                 device_bytes=held.device_bytes,
                 weights_bytes=held.weights_bytes,
@@ -241,7 +241,7 @@ def _staged(need: Need, site: Site, profile: Profile) -> tuple[list[Option], lis
 def _stage_option(need: Need, profile: Profile, seen: Device) -> Option:
     kept = Memory(seen.memory_bytes, profile.memory, 0, CONTEXT_OVERHEAD_BYTES, 0, 0, max(profile.streams))
     costs = stage_costs(profile, seen) if need.has_load else None
-    return Option(_key(need.name, seen, None, 1), need.name, seen, 1, "custom", "", None, kept, costs)
+    return Option(option_key(need.name, seen, None, 1), need.name, seen, 1, "custom", "", None, kept, costs)
 
 
 def _served(
@@ -338,6 +338,7 @@ def _settings(
     facts = engine(engine_name)
     defaults = facts.defaults(facts.latest_version, seen)
     lora = need.model.lora
+    wanted = need.model.engine
     speculative = need.model.speculative
     return EngineSettings(
         engine=engine_name,
@@ -353,7 +354,8 @@ def _settings(
         max_num_batched_tokens=rank_step_tokens(defaults.max_num_batched_tokens, shape.data),
         memory_fraction=defaults.memory_fraction,
         block_size_tokens=defaults.block_size_tokens,
-        prefix_caching=defaults.prefix_caching,
+        prefix_caching=defaults.prefix_caching if wanted.prefix_caching is None else wanted.prefix_caching,
+        scheduling_policy="priority" if len(need.priorities) > 1 else "fcfs",
         chunked_prefill=defaults.chunked_prefill,
         lora_slots=lora.adapters if lora else 0,
         lora_max_rank=lora.max_rank if lora else 0,
@@ -391,7 +393,7 @@ def option_of(
     costs = step_costs(architecture, seen, settings, typical_tokens=need.typical_tokens) if need.has_load else None
     lowered = DTYPE_BITS[settings.weight_dtype] < DTYPE_BITS.get(architecture.published_dtype, 16)
     return Option(
-        key=_key(need.name, seen, settings, gpus),
+        key=option_key(need.name, seen, settings, gpus),
         model=need.name,
         device=seen,
         gpus=gpus,
@@ -433,7 +435,8 @@ def quantised_source(source: str, architecture: Architecture, dtype: str) -> str
     )
 
 
-def _key(model: str, seen: Device, settings: EngineSettings | None, gpus: int) -> str:
+def option_key(model: str, seen: Device, settings: EngineSettings | None, gpus: int) -> str:
+    """The name of one way to run a replica; options are simulated in its order."""
     if settings is None:
         return f"{model}/{seen.name}/x{gpus}"
     further = (("pp", settings.pipeline_parallel_size), ("dp", settings.data_parallel_size))

@@ -19,7 +19,7 @@ the whole horizon (0 for a stage). `requeued` counts over the whole horizon, too
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,7 +98,11 @@ def result_of(run: SteppedRun) -> SimulationResult:
         admitted = mine & (hit_tokens != layout.NOT_YET)
         prompts = int(requests.prompt[admitted].sum())
         hit_rate = int(hit_tokens[admitted].sum()) / prompts if prompts and traffic.prefixes else None
-        per_class.append(_class_result(traffic, times, scenario.horizon_s - scenario.warmup_s, hit_rate))
+        found = _class_result(traffic, times, scenario.horizon_s - scenario.warmup_s, hit_rate)
+        if traffic.arrivals.sharing is not None and prompts:
+            seen = int(traffic.arrivals.sharing.seen_tokens[requests.row[admitted]].sum())
+            found = replace(found, prefix_hit_ceiling=seen / prompts)
+        per_class.append(found)
     passes = passes[passes[:, layout.PASS_START] >= warm_ps]
     pipelines: list[PipelineResult] = []
     failed = sum(c.failed for c in per_class)
@@ -176,6 +180,7 @@ def _class_result(traffic: OpenClass, times: Times, span_s: float, prefix_hit_ra
         slo_attainment=attainment,
         outcomes=outcomes,
         prefix_hit_rate=prefix_hit_rate,
+        prefix_block_tokens=traffic.prefixes.block_tokens if traffic.prefixes else 0,
     )
 
 
