@@ -277,20 +277,21 @@ def server(option: Option, deployment: str, replicas: int, slowdown: float) -> L
 def share_groups(counts: Mapping[str, int], options: Mapping[str, Option]) -> tuple[ShareGroup, ...]:
     """The replicas that receive requests and are together on a GPU, by the deployment's key and number.
 
-    Number i of every model of a group sits on GPU i; where a model shares with itself, on GPU i modulo their number.
+    The i-th of every model of a group sits on GPU i; where a model shares with itself, on GPU i modulo their number.
     """
-    together: dict[tuple[str, str, str], list[str]] = {}
+    together: dict[tuple[str, str, str], dict[str, list[tuple[str, int]]]] = {}
     for key, count in sorted(counts.items()):
         option = options[key]
         if option.share and option.costs is not None and count > 0:
-            together.setdefault((option.share.mode, option.share.label, option.accelerator), []).append(key)
+            models = together.setdefault((option.share.mode, option.share.label, option.accelerator), {})
+            models.setdefault(option.model, []).extend((key, number) for number in range(count))
     found = []
-    for keys in together.values():
-        shares = {key: share for key in keys if (share := options[key].share)}
-        first = shares[keys[0]]
-        gpus = max(math.ceil(counts[key] / first.each) for key in keys)
+    for models in together.values():
+        shares = {key: share for replicas in models.values() for key, _ in replicas if (share := options[key].share)}
+        first = next(iter(shares.values()))
+        gpus = max(math.ceil(len(replicas) / first.each) for replicas in models.values())
         for gpu in range(gpus):
-            members = tuple((key, number) for key in keys for number in range(gpu, counts[key], gpus))
+            members = tuple(member for replicas in models.values() for member in replicas[gpu::gpus])
             tenants = tuple(shares[key].tenant for key, _ in members)
             found.append(ShareGroup(first.mode, members, tenants, first.thread_share))
     return tuple(found)

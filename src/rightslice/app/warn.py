@@ -103,7 +103,8 @@ def _sharing(need: Need, question: Question, made: Fleet) -> Iterator[PlanWarnin
     others = [other.name for other in question.needs if group_key(other.model) == key and other.name != need.name]
     beside = f"{', '.join(others)} by {key[0]}" if others else f"its other replicas by {key[0]}"
     fault = "a fatal fault stops all of them" if key[0] == "mps" else "memory is limited by nobody"
-    yield PlanWarning("RS5010", need.name, f"shares its GPU with {beside}: {fault}; a MIG slice isolates both")
+    wanted = "production asks for isolation: " if need.isolation == "required" else ""
+    yield PlanWarning("RS5010", need.name, f"shares its GPU with {beside}: {fault}; {wanted}a MIG slice isolates both")
     pools = {pool.name: pool for pool in made.pools}
     if others and any(pools[d.pool].gpus_per_node > 1 for d in made.deployments[need.name]):
         text = "on nodes of several GPUs the device plugin, not the plan, chooses which replicas meet on one"
