@@ -42,7 +42,7 @@ class Purchase:
 
 @dataclass(frozen=True, slots=True)
 class LayoutUse:
-    """GPUs of the pool that carry this layout: `whole` = {}, else MIG profile or way of sharing -> places on one GPU."""
+    """GPUs of the pool with this layout: `whole` = {}, else MIG profile or way of sharing -> places on one GPU."""
 
     name: str
     gpus: int
