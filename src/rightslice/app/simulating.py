@@ -14,7 +14,7 @@ from typing import Any, Final
 from rightslice.app.clusters import Server, controlled, gpus_of
 from rightslice.app.knowledge import known_names
 from rightslice.app.planning import architectures_of, traces_of
-from rightslice.app.scenarios import Load, draw_day, draw_loads, scenarios, server
+from rightslice.app.scenarios import Load, draw_day, draw_loads, scenarios, server, share_groups
 from rightslice.catalogue.accelerators import device, resolve_device
 from rightslice.catalogue.hardware import Device
 from rightslice.core.engine import EngineSettings
@@ -25,10 +25,11 @@ from rightslice.core.timeline import Fleet, standing
 from rightslice.optimization.candidates import option_key, option_of
 from rightslice.optimization.needs import Need, needs
 from rightslice.optimization.options import Option
+from rightslice.optimization.sharing import joined
 from rightslice.performance.laws import step_costs
 from rightslice.performance.stages import stage_costs
 from rightslice.simulation.run import Watched, load_kernel, watch, watch_cluster
-from rightslice.simulation.scenario import LlmServer, StageServer
+from rightslice.simulation.scenario import LlmServer, ShareGroup, StageServer
 from rightslice.spec.autoscaler import Autoscaler, parse_autoscaler
 from rightslice.spec.loader import parse_workload
 from rightslice.spec.paths import changed, split_change
@@ -148,7 +149,8 @@ def _as_planned(asked: _Asked, horizon_s: float | None) -> Replay:
             for key, found in asked.servers.items()
             if found.option.model in load.models and found.option.costs is not None
         )
-        watched += [watch(scenario, fleet) for scenario in scenarios(load, built)]
+        counts = {found.deployment: asked.servers[found.deployment].replicas for found in built}
+        watched += [watch(scenario, fleet) for scenario in scenarios(load, built, _sharing(asked.servers, counts))]
     cpu_s = time.process_time() - started_s
     hours = max((load.horizon_s for load in loads), default=0.0) / 3600.0
     nodes = _nodes(asked)
@@ -185,7 +187,8 @@ def _with_control(asked: _Asked, autoscalers: Mapping[str, Autoscaler], faults: 
         made = controlled(plan, servers, autoscalers, faults, one, asked.traces)
         built = tuple(_built(key, found, made.slots) for key, found in servers.items() if found.option.costs)
         started_s = time.process_time()
-        (scenario,) = scenarios(one, built)
+        counts = {found.deployment: servers[found.deployment].replicas for found in built}
+        (scenario,) = scenarios(one, built, _sharing(servers, counts))
         found, log = watch_cluster(replace(scenario, warmup_s=0.0), made.cluster, fleet)
         cpu_s += time.process_time() - started_s
         watched.append(found)
@@ -215,6 +218,10 @@ def _with_control(asked: _Asked, autoscalers: Mapping[str, Autoscaler], faults: 
         timelines=tuple(found.timeline for found in watched),
         confidence=tuple(interval for found in watched for interval in found.confidence),
     )
+
+
+def _sharing(servers: Mapping[str, Server], counts: Mapping[str, int]) -> tuple[ShareGroup, ...]:
+    return share_groups(counts, {key: found.option for key, found in servers.items()})
 
 
 def _built(key: str, found: Server, slots: Mapping[str, int]) -> LlmServer | StageServer:
@@ -350,7 +357,8 @@ def _servers(plan: Plan, wanted: Sequence[Need], own: Mapping[str, Mapping[str, 
             option = _option(deployment, by_name[model.name], seen)
             built.append(Server(deployment, counts[deployment.id], option, by_name[model.name]))
         found |= {one.deployment.id: one for one in sorted(built, key=_place)}
-    return found
+    options = joined([(server.need, server.option) for server in found.values()])
+    return {key: replace(server, option=option) for (key, server), option in zip(found.items(), options, strict=True)}
 
 
 def _place(found: Server) -> str:
