@@ -107,7 +107,7 @@ class Recording(Reference):
         self.iterations: list[Iteration] = []
         self.number = {id(job): number for number, job in enumerate(self.jobs)}
 
-    def numbers(self, jobs: Iterable[Job]) -> list[int]:
+    def numbers_of(self, jobs: Iterable[Job]) -> list[int]:
         return [self.number[id(job)] for job in jobs]
 
     def start_touched(self, now: int) -> None:
@@ -116,12 +116,12 @@ class Recording(Reference):
         for engine in engines:
             if engine.due is not None:
                 batch = [[self.number[id(job)], job.chunk] for job in engine.running if job.chunk > 0]
-                self.iterations.append([batch, sorted(self.numbers(engine.evicted)), []])
+                self.iterations.append([batch, sorted(self.numbers_of(engine.evicted)), []])
 
     def act(self, entity: Any, now: int) -> None:
         running = list(entity.running)
         super().act(entity, now)
-        self.iterations[-1][2] = self.numbers(job for job in running if job.finish_ps == now)
+        self.iterations[-1][2] = self.numbers_of(job for job in running if job.finish_ps == now)
 
 
 def scenario_of(asked: Workload) -> Scenario:

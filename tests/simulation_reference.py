@@ -94,6 +94,13 @@ class Reference:
         self.queues: dict[str, deque[Job]] = {model: deque() for model in models}
         self.routers = {model: Router(model, scenario.routing.get(model, Routing())) for model in models}
         self.requeued = 0
+        members = {(r.server.deployment, n): r for r, n in zip(self.replicas, self.numbers(), strict=True)}
+        self.groups = [(group, [members[member] for member in group.members]) for group in scenario.sharing]
+
+    def numbers(self) -> list[int]:
+        """Each replica's number within its deployment."""
+        names = [replica.server.deployment for replica in self.replicas]
+        return [names[:at].count(name) for at, name in enumerate(names)]
 
     def requests_of(self, traffic: OpenClass) -> list[tuple[int, Job]]:
         columns = (traffic.arrivals.arrival_ps, traffic.arrivals.input_tokens, traffic.arrivals.output_tokens)
@@ -113,7 +120,7 @@ class Reference:
         if isinstance(server, LlmServer):
             sizes = [c.prefixes.block_tokens for c in self.scenario.classes if c.prefixes and c.model == server.model]
             block = server.block_size_tokens
-            weight = sizes[0] // block if sizes else 1
+            weight = sizes[0] // block if sizes else 0
             return Engine(server=server, cache=PrefixCache(block, weight if server.prefix_caching else 0))
         return Stage(server=server) if server.batch_delay_s is None else Batch(server=server)
 
@@ -162,7 +169,22 @@ class Reference:
                     job.finish_ps = FAILED
             self.start_touched(now)
 
+    def share_out(self, now: int) -> None:
+        """Members of a group that something happened to have the speed that the busy ones leave them."""
+        for group, members in self.groups:
+            here = [member for member in members if id(member) in self.touched]
+            for member in here:
+                if member.could_start:
+                    member.drop_expired(now)
+            busy = [place for place, member in enumerate(members) if member.outstanding]
+            for place, member in enumerate(members if here else []):
+                factor = group.slowdown(place, busy)
+                if factor != member.beside:
+                    member.change_speed(now, member.ordered, factor)
+                    self.touched[id(member)] = member
+
     def start_touched(self, now: int) -> None:
+        self.share_out(now)
         for replica in self.touched.values():
             replica.start(now)
         self.touched.clear()
@@ -171,7 +193,7 @@ class Reference:
         """Orders at a boundary, after everything else that happens then."""
         for number, replica in enumerate(self.replicas):
             if number in slowdowns:
-                replica.slow_down(now, slowdowns[number])
+                replica.change_speed(now, slowdowns[number], replica.beside)
                 self.touched[id(replica)] = replica
             if number in conditions:
                 replica.condition = conditions[number]
@@ -204,6 +226,7 @@ class Reference:
         self.requeued += len(kept)
         model = replica.server.model
         self.queues[model] = first_of_equals(deque([*kept, *self.queues[model]]))
+        self.touched[id(replica)] = replica
         if isinstance(replica, Engine):
             replica.cache.clear()
             replica.ratio = 700_000_000
@@ -218,6 +241,9 @@ class Reference:
         if isinstance(entity, User):
             pipeline = entity.pipeline
             entity.due, entity.stage = None, 0
+            most = self.scenario.pipelines[pipeline].requests
+            if most is not None and self.started[pipeline] >= most:
+                return
             entity.row = [pipeline, self.started[pipeline], entity.number, now, *[NOT_YET] * (1 + 3 * self.longest)]
             self.rows.append(entity.row)
             self.started[pipeline] += 1

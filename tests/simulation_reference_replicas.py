@@ -84,8 +84,21 @@ class Replica:
     preemptions: int = 0
     finished: int = 0
     condition: str = "ready"
-    slowdown: float = 1.0
+    ordered: float = 1.0
+    beside: float = 1.0
     seen: tuple[int, float] = (0, 0.0)
+
+    @property
+    def slowdown(self) -> float:
+        return self.ordered * self.beside
+
+    @property
+    def could_start(self) -> bool:
+        """Whether a waiting job might be taken now."""
+        return self.due is None
+
+    def change_speed(self, _now: int, ordered: float, beside: float) -> None:
+        self.ordered, self.beside = ordered, beside
 
     def slowed(self, time_ps: int) -> int:
         return time_ps if self.slowdown == 1.0 else round(time_ps * self.slowdown)
@@ -163,15 +176,16 @@ class Engine(Replica):
         self.cache.compute(job, job.cached + chunk)
         job.chunk = chunk
 
-    def serve_running(self) -> None:
-        """Tokens of this step for the jobs that run; none for those behind one that evicts itself."""
+    def serve_running(self, *, decode: bool = True) -> None:
+        """Tokens of this step for the jobs that run, with `prefill_first` for one kind of them; none for those behind
+        one that evicts itself."""
         for job in self.running:
             job.chunk = 0
-        if self.server.admission == "estimate":
+        if self.server.admission == "estimate" and decode:
             while sum(self.lacking(job, 1) for job in self.running if job.decodes) > self.free:
                 self.evict()
         for job in list(self.running):
-            if job not in self.running:
+            if job not in self.running or (self.server.prefill_first and job.decodes != decode):
                 continue
             chunk = 1 if job.decodes else min(job.known - job.cached, self.budget)
             assert chunk >= 1, "there is budget for every running job"
@@ -184,7 +198,11 @@ class Engine(Replica):
     def admit(self) -> None:
         """Waiting jobs join from the front if there is room for their whole prompt, or answer."""
         expected = -(-sum(job.answer - job.answered for job in self.running) * self.ratio // 10**9)
-        while self.waiting and self.budget and len(self.running) < self.server.max_num_seqs:
+        most = self.server.max_num_seqs
+        if self.server.prefill_first:
+            most = min(most, self.server.max_num_batched_tokens)
+        by_chunk = self.server.admission == "prompt" and not self.server.prefill_first
+        while self.waiting and self.budget and len(self.running) < most:
             job = self.waiting[0]
             shared, own = self.cache.find(job)
             known, in_use = self.known_tokens(job), self.cache.in_use(job, shared)
@@ -203,7 +221,7 @@ class Engine(Replica):
             self.cache.adopt(job, shared, own)
             job.deadline = None
             job.cached = known
-            job.blocks = self.blocks_for(known) if self.server.admission == "prompt" else whole
+            job.blocks = self.blocks_for(known) if by_chunk else whole
             job.hit_tokens = known if job.hit_tokens == NOT_YET else job.hit_tokens
             self.serve(job, chunk)
 
@@ -212,9 +230,16 @@ class Engine(Replica):
             return
         self.drop_expired(now)
         self.evicted.clear()
-        self.serve_running()
-        if not self.evicted:
+        if self.server.prefill_first:
+            self.serve_running(decode=False)
             self.admit()
+            if not any(job.chunk for job in self.running):
+                self.serve_running()
+        else:
+            self.serve_running()
+        if not self.evicted:
+            if not self.server.prefill_first:
+                self.admit()
         elif self.server.admission == "estimate":
             decoding = [job for job in self.running if job.decodes]
             answered, promised = sum(job.answered for job in decoding), sum(job.answer for job in decoding)
@@ -244,11 +269,11 @@ class Engine(Replica):
         """Hand out the tokens of the step; the jobs that are done, in order of admission."""
         self.count(now)
         self.due = None
-        if any(job.decodes for job in self.running) and not self.evicted:
+        if any(job.decodes and job.chunk for job in self.running) and not self.evicted:
             self.ratio = max(98_000_000, self.ratio - 602_000_000 // 600)
         for job in self.running:
             job.cached += job.chunk
-            if job.cached == job.known:
+            if job.chunk and job.cached == job.known:
                 job.answered += 1
                 job.decodes = True
                 job.first_ps = now if job.first_ps == NOT_YET else job.first_ps
@@ -263,9 +288,6 @@ class Engine(Replica):
         if self.due is not None:
             self.count(now)
         self.due = None
-
-    def slow_down(self, _now: int, factor: float) -> None:
-        self.slowdown = factor
 
 
 @dataclass(eq=False)
@@ -325,9 +347,13 @@ class Stage(Replica):
         self.settle(now)
         self.due = None
 
-    def slow_down(self, now: int, factor: float) -> None:
+    @property
+    def could_start(self) -> bool:
+        return True
+
+    def change_speed(self, now: int, ordered: float, beside: float) -> None:
         self.settle(now)
-        self.slowdown = factor
+        self.ordered, self.beside = ordered, beside
 
 
 @dataclass(eq=False)
@@ -373,8 +399,9 @@ class Batch(Replica):
         self.count(now)
         self.due = None
 
-    def slow_down(self, _now: int, factor: float) -> None:
-        self.slowdown = factor
+    @property
+    def could_start(self) -> bool:
+        return not self.running
 
 
 AnyReplica = Engine | Stage | Batch

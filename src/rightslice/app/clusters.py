@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from rightslice.app.scenarios import Load, least_horizon_s, open_classes, server
+from rightslice.app.scenarios import Load, least_horizon_s, rating_scenario, server
 from rightslice.catalogue.disruptions import Provisioner, provisioners
-from rightslice.catalogue.hardware import WHOLE
+from rightslice.catalogue.hardware import ON_ONE_GPU, WHOLE
 from rightslice.catalogue.mig import share_of_gpu
 from rightslice.catalogue.platforms import platforms
 from rightslice.core.errors import BadInputError, Diagnostic
@@ -41,7 +41,7 @@ from rightslice.simulation.control.keda import ScaledObject, Trigger
 from rightslice.simulation.control.nodes import NodePool
 from rightslice.simulation.control.policies import Fixed, Hpa, Keda, Lagged, Perfect, Policy, Signal
 from rightslice.simulation.run import simulate
-from rightslice.simulation.scenario import OpenClass, Scenario
+from rightslice.simulation.scenario import OpenClass
 from rightslice.spec.autoscaler import Autoscaler
 from rightslice.traffic.traces import Trace
 
@@ -86,8 +86,8 @@ def controlled(
 ) -> Controlled:
     """The cluster in which the deployments of `autoscalers` (by model) follow their load, the others stay as planned.
 
-    A pool stays apart with all that runs on it where a deployment spans several of its nodes or gets no requests, or
-    its nodes are cut differently. Raises BadInputError RS0501 or RS0502.
+    A pool stays apart with all that runs on it where a deployment spans several of its nodes or gets no requests, its
+    nodes are cut differently, or its GPUs are shared. Raises BadInputError RS0501 or RS0502.
     """
     resources = {pool.name: _capacity(plan, pool) for pool in plan.pools}
     apart = {found.deployment.pool for found in servers.values() if not _movable(found, resources)}
@@ -97,7 +97,9 @@ def controlled(
         wanted = autoscalers.get(found.option.model, Autoscaler(kind="fixed"))
         if found.deployment.pool in apart:
             if wanted.kind != "fixed":
-                message = f"{key} is not scaled here: something on its nodes spans several, or they are cut differently"
+                message = (
+                    f"{key} is not scaled here: its nodes share GPUs, are cut differently, or a replica spans several"
+                )
                 raise BadInputError(Diagnostic("RS0502", message))
             continue
         policies[key] = Fixed(found.replicas)
@@ -149,7 +151,9 @@ def _scaled(plan: Plan, found: Server, policy: Policy) -> cluster.Scaled:
 
 
 def _capacity(plan: Plan, pool: Pool) -> dict[str, int] | None:
-    """Resources of one node, where all nodes of the pool are cut alike."""
+    """Resources of one node, where all nodes of the pool are cut alike and nobody shares a GPU."""
+    if pool.sharing in ON_ONE_GPU:
+        return None
     nodes: dict[int, dict[str, int]] = {}
     for placement in plan.placements:
         if placement.pool == pool.name:
@@ -175,7 +179,9 @@ def _asks(option: Option) -> tuple[str, int]:
 
 
 def gpus_of(option: Option) -> float:
-    """GPUs of one replica; a slice is its share of one."""
+    """GPUs of one replica; a slice, or a place on a shared GPU, is its share of one."""
+    if option.share:
+        return 1.0 / option.share.slots
     return option.gpus * share_of_gpu(option.accelerator, option.partition)
 
 
@@ -240,9 +246,7 @@ def _rated_signal(signal: str, found: Server, rate: float, traces: Mapping[str, 
     need = found.need
     horizon_s = max(RATED_REQUESTS / rate, least_horizon_s(need))
     alone = server(found.option, "one", 1, 1.0)
-    result = simulate(
-        Scenario((alone,), open_classes(need, horizon_s, traces, 0, rate), (), horizon_s, 0, horizon_s * 0.1)
-    )
+    result = simulate(rating_scenario(need, alone, horizon_s, traces, rate))
     if signal == "kv_use":
         return result.replicas[0].kv_use_mean
     return sum(c.requests_per_s * c.e2e_ms.mean / 1e3 for c in result.per_class if c.e2e_ms)
@@ -270,7 +274,7 @@ def _start(plan: Plan, found: Server) -> StartRequest:
         platform=pool.platform,
         engine=found.option.engine if found.option.settings else "vllm",
         weights_bytes=float(memory.weights_bytes * found.option.gpus),
-        mig=found.option.partition != WHOLE,
+        mig=found.option.device.sliced,
     )
 
 

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import le
 from statistics import NormalDist
 
 import numpy as np
 
-from rightslice.app.scenarios import Slowdown
+from rightslice.app.sampling import sampled
+from rightslice.app.scenarios import Slowdown, scenarios, servers
 from rightslice.app.state import Question, kept, run
 from rightslice.core.estimate import Estimate, Provenance, least_trusted
-from rightslice.core.plan import SloResult, Verification
+from rightslice.core.plan import PrefixHits, SloResult, Verification
 from rightslice.core.results import ClassResult, Distribution, PipelineResult, SimulationResult, SloOutcome, percentile
 from rightslice.core.rng import generator
 from rightslice.core.slo import SloMetric
+from rightslice.core.timeline import Timeline, standing
 from rightslice.optimization.evidence import Evidence, ModelEvidence, PipelineEvidence
 from rightslice.optimization.options import Option
 from rightslice.optimization.propose import Proposal
+from rightslice.simulation.run import watch
 
 DRAWS = 50
 Z80 = NormalDist().inv_cdf(0.9)
@@ -110,6 +113,21 @@ def judge(question: Question, proposal: Proposal, rounds: int, seed: int) -> Evi
     )
 
 
+def course(question: Question, counts: Mapping[str, int]) -> tuple[Timeline, ...]:
+    """The nominal simulation of replica counts over time, each run alone; of a large fleet the same part as `run`."""
+    found = []
+    for load in question.loads:
+        mine = {key: count for key, count in counts.items() if question.options[key].model in load.models}
+        part = sampled(load, mine, question.options)
+        built = servers(part.counts, question.options, at_quantile(0.0))
+        if not built:
+            continue
+        fleet = standing(part.counts, {}, None)
+        runs = [watch(scenario, fleet).timeline for scenario in scenarios(part.load, built)]
+        found += [replace(timeline, share=part.share) for timeline in runs]
+    return tuple(found)
+
+
 def _provenance(question: Question, proposal: Proposal) -> dict[str, Provenance]:
     found: dict[str, Provenance] = {}
     for (_, key), count in sorted(proposal.packing.replicas.items()):
@@ -167,7 +185,17 @@ def _model(
         e2e_ms=_p95([t.e2e for t in here], [[t.e2e for t in times] for times in there], provenance),
         slos=_worst_of_each(slos),
         probability=sum(outcomes) / len(outcomes) if outcomes and slos else None,
+        prefix_hits=tuple(_prefix_hits(own)),
     )
+
+
+def _prefix_hits(classes: Sequence[ClassResult]) -> Iterator[PrefixHits]:
+    """Of each class once, in the first of the populations beside which it was simulated."""
+    first = {found.traffic_class: found for found in reversed(classes)}
+    for name in sorted(first):
+        rate, ceiling = first[name].prefix_hit_rate, first[name].prefix_hit_ceiling
+        if rate is not None and ceiling is not None:
+            yield PrefixHits(name, rate, ceiling)
 
 
 def _metric(result: ClassResult, metric: SloMetric) -> Distribution | None:

@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
@@ -14,19 +14,22 @@ from typing import Any, Final
 from rightslice.app.clusters import Server, controlled, gpus_of
 from rightslice.app.knowledge import known_names
 from rightslice.app.planning import architectures_of, traces_of
-from rightslice.app.scenarios import Load, draw_day, draw_loads, scenarios, server
+from rightslice.app.scenarios import Load, draw_day, draw_loads, scenarios, server, share_groups
 from rightslice.catalogue.accelerators import device, resolve_device
 from rightslice.catalogue.hardware import Device
+from rightslice.core.engine import EngineSettings
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 from rightslice.core.plan import Deployment, Plan, PlannedModel
-from rightslice.core.replay import Replay, Trial, trial
-from rightslice.optimization.candidates import option_of
+from rightslice.core.replay import Replay, Tuning, trial
+from rightslice.core.timeline import Fleet, standing
+from rightslice.optimization.candidates import option_key, option_of
 from rightslice.optimization.needs import Need, needs
 from rightslice.optimization.options import Option
+from rightslice.optimization.sharing import joined
 from rightslice.performance.laws import step_costs
 from rightslice.performance.stages import stage_costs
-from rightslice.simulation.run import load_kernel, simulate, simulate_cluster
-from rightslice.simulation.scenario import LlmServer, StageServer
+from rightslice.simulation.run import Watched, load_kernel, watch, watch_cluster
+from rightslice.simulation.scenario import LlmServer, ShareGroup, StageServer
 from rightslice.spec.autoscaler import Autoscaler, parse_autoscaler
 from rightslice.spec.loader import parse_workload
 from rightslice.spec.paths import changed, split_change
@@ -59,6 +62,16 @@ class WhatIf:
     autoscaler: str | None = None
     faults: tuple[str, ...] = ()
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that were given."""
+        found = {option.name: getattr(self, option.name) for option in fields(self)}
+        return {
+            name: str(value) if isinstance(value, Path) else value
+            for name, value in found.items()
+            if value not in (None, ())
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
@@ -81,11 +94,13 @@ def simulate_plan(path: Path, what_if: WhatIf) -> Replay:
     asked = _asked(path, what_if)
     if asked.autoscalers or what_if.faults:
         day = draw_day(asked.workload, asked.needs, asked.traces, asked.seed, what_if.horizon_s)
-        return _with_control(asked, asked.autoscalers, what_if.faults, day)
-    return _as_planned(asked, what_if.horizon_s)
+        found = _with_control(asked, asked.autoscalers, what_if.faults, day)
+    else:
+        found = _as_planned(asked, what_if.horizon_s)
+    return replace(found, asked=what_if.given)
 
 
-def tune_plan(path: Path, what_if: WhatIf, progress: Callable[[str], None]) -> tuple[Trial, ...]:
+def tune_plan(path: Path, what_if: WhatIf, progress: Callable[[str], None]) -> Tuning:
     """Other targets and least sizes of the autoscalers over the same day: what each costs and whether it holds.
 
     The cheapest that holds first, then the cheapest of the others. Raises BadInputError as `simulate_plan`, and RS0502
@@ -105,7 +120,7 @@ def tune_plan(path: Path, what_if: WhatIf, progress: Callable[[str], None]) -> t
             for name, found in asked.autoscalers.items()
         }
         trials.append(trial(share, least, _with_control(asked, tuned, what_if.faults, day)))
-    return tuple(sorted(trials, key=lambda t: (not t.holds, t.usd if t.usd is not None else t.gpu_hours)))
+    return Tuning(asked.plan.name, asked.seed, tuple(sorted(trials, key=lambda t: (not t.holds, t.cost))))
 
 
 def _asked(path: Path, what_if: WhatIf) -> _Asked:
@@ -124,7 +139,8 @@ def _asked(path: Path, what_if: WhatIf) -> _Asked:
 def _as_planned(asked: _Asked, horizon_s: float | None) -> Replay:
     """All replicas all the time; models that share no pipeline are played apart."""
     loads = draw_loads(asked.workload, asked.needs, asked.traces, asked.seed, horizon_s)
-    results = []
+    fleet = _standing(asked)
+    watched: list[Watched] = []
     load_kernel()
     started_s = time.process_time()
     for load in loads:
@@ -133,18 +149,37 @@ def _as_planned(asked: _Asked, horizon_s: float | None) -> Replay:
             for key, found in asked.servers.items()
             if found.option.model in load.models and found.option.costs is not None
         )
-        results += [simulate(scenario) for scenario in scenarios(load, built)]
+        counts = {found.deployment: asked.servers[found.deployment].replicas for found in built}
+        watched += [watch(scenario, fleet) for scenario in scenarios(load, built, _sharing(asked.servers, counts))]
     cpu_s = time.process_time() - started_s
     hours = max((load.horizon_s for load in loads), default=0.0) / 3600.0
-    gpus, usd_per_hour = _fleet(asked.plan, asked.servers)
-    usd = None if usd_per_hour is None else usd_per_hour * hours
-    return Replay(asked.plan.name, asked.seed, tuple(results), cpu_s, gpus * hours, usd)
+    nodes = _nodes(asked)
+    gpus = sum(nodes[pool.name] * pool.gpus_per_node for pool in asked.plan.pools)
+    usd_per_hour = sum(nodes[pool.name] * pool.hourly_usd for pool in asked.plan.pools)
+    usd = None if _moved(asked.plan, asked.servers) else usd_per_hour * hours
+    return Replay(
+        plan=asked.plan.name,
+        seed=asked.seed,
+        results=tuple(found.result for found in watched),
+        cpu_s=cpu_s,
+        gpu_hours=gpus * hours,
+        usd=usd,
+        timelines=tuple(found.timeline for found in watched),
+        confidence=tuple(interval for found in watched for interval in found.confidence),
+    )
+
+
+def _standing(asked: _Asked) -> Fleet:
+    """What stands as long as nobody changes it."""
+    prices = None if _moved(asked.plan, asked.servers) else {pool.name: pool.hourly_usd for pool in asked.plan.pools}
+    return standing({key: found.replicas for key, found in asked.servers.items()}, _nodes(asked), prices)
 
 
 def _with_control(asked: _Asked, autoscalers: Mapping[str, Autoscaler], faults: tuple[str, ...], load: Load) -> Replay:
     """All models together, for they share nodes; one run for each population of pipeline users."""
     plan, servers = asked.plan, asked.servers
-    results, logs, cpu_s = [], [], 0.0
+    watched, logs, cpu_s = [], [], 0.0
+    fleet = _standing(asked)
     load_kernel()
     for population in load.populations or (None,):
         horizon_s = max(load.horizon_s, population.duration_s if population else 0.0)
@@ -152,10 +187,11 @@ def _with_control(asked: _Asked, autoscalers: Mapping[str, Autoscaler], faults: 
         made = controlled(plan, servers, autoscalers, faults, one, asked.traces)
         built = tuple(_built(key, found, made.slots) for key, found in servers.items() if found.option.costs)
         started_s = time.process_time()
-        (scenario,) = scenarios(one, built)
-        result, log = simulate_cluster(replace(scenario, warmup_s=0.0), made.cluster)
+        counts = {found.deployment: servers[found.deployment].replicas for found in built}
+        (scenario,) = scenarios(one, built, _sharing(servers, counts))
+        found, log = watch_cluster(replace(scenario, warmup_s=0.0), made.cluster, fleet)
         cpu_s += time.process_time() - started_s
-        results.append(result)
+        watched.append(found)
         logs.append((log, made, horizon_s / 3600.0))
     gpu_hours = usd = 0.0
     for log, made, hours in logs:
@@ -168,7 +204,7 @@ def _with_control(asked: _Asked, autoscalers: Mapping[str, Autoscaler], faults: 
     return Replay(
         plan=plan.name,
         seed=load.seed,
-        results=tuple(results),
+        results=tuple(found.result for found in watched),
         cpu_s=cpu_s,
         gpu_hours=gpu_hours,
         usd=None if _moved(plan, servers) else usd,
@@ -179,7 +215,13 @@ def _with_control(asked: _Asked, autoscalers: Mapping[str, Autoscaler], faults: 
         unknown_phases=tuple(dict.fromkeys(name for log, *_ in logs for name in log.unknown_phases)),
         faults=faults,
         apart=tuple(pool.name for pool in logs[0][1].apart),
+        timelines=tuple(found.timeline for found in watched),
+        confidence=tuple(interval for found in watched for interval in found.confidence),
     )
+
+
+def _sharing(servers: Mapping[str, Server], counts: Mapping[str, int]) -> tuple[ShareGroup, ...]:
+    return share_groups(counts, {key: found.option for key, found in servers.items()})
 
 
 def _built(key: str, found: Server, slots: Mapping[str, int]) -> LlmServer | StageServer:
@@ -278,7 +320,7 @@ def _replayed(document: Mapping[str, Any], trace: Path) -> dict[str, Any]:
     for model in document["models"]:
         if model["name"] == name:
             own = model["traffic"] if isinstance(model["traffic"], dict) else model["traffic"][0]
-            stays = {key: own[key] for key in ("class", "slo", "priority") if key in own}
+            stays = {key: own[key] for key in ("class", "slo", "priority", "timeout") if key in own}
             model = {**model, "traffic": {**stays, "trace": str(trace.absolute())}}  # noqa: PLW2901
         models.append(model)
     return {**document, "models": models}
@@ -303,17 +345,25 @@ def _chosen(sources: tuple[str, ...], planned: str) -> tuple[str, ...]:
 
 
 def _servers(plan: Plan, wanted: Sequence[Need], own: Mapping[str, Mapping[str, str]]) -> dict[str, Server]:
-    """Deployment -> what runs."""
+    """Deployment -> what runs; those of one model in the order in which the plan was verified."""
     by_name = {need.name: need for need in wanted}
     found: dict[str, Server] = {}
     for model in plan.models:
         changes = own.get(model.name, {})
         counts = _counts(model, changes)
+        built = []
         for deployment in model.deployments:
             seen = _seen(deployment, changes)
             option = _option(deployment, by_name[model.name], seen)
-            found[deployment.id] = Server(deployment, counts[deployment.id], option, by_name[model.name])
-    return found
+            built.append(Server(deployment, counts[deployment.id], option, by_name[model.name]))
+        found |= {one.deployment.id: one for one in sorted(built, key=_place)}
+    options = joined([(server.need, server.option) for server in found.values()])
+    return {key: replace(server, option=option) for (key, server), option in zip(found.items(), options, strict=True)}
+
+
+def _place(found: Server) -> str:
+    option = found.option
+    return option_key(option.model, option.device, option.settings, option.gpus)
 
 
 def _counts(model: PlannedModel, changes: Mapping[str, str]) -> dict[str, int]:
@@ -354,7 +404,7 @@ def _seen(deployment: Deployment, changes: Mapping[str, str]) -> Device:
 
 def _option(deployment: Deployment, need: Need, seen: Device) -> Option:
     """The planned option, or the same settings on another accelerator where they fit."""
-    settings, memory = deployment.engine.settings, deployment.memory
+    settings, memory = _told(deployment, need), deployment.memory
     same = (seen.accelerator.name, seen.partition) == (deployment.accelerator, deployment.partition)
     if settings is not None and need.architecture is not None and not same:
         made = option_of(need, need.architecture, settings, seen, 0)
@@ -384,20 +434,26 @@ def _option(deployment: Deployment, need: Need, seen: Device) -> Option:
     return replace(option, costs=costs)
 
 
+def _told(deployment: Deployment, need: Need) -> EngineSettings | None:
+    """The planned settings, with what the workload tells the engine by now."""
+    settings, wanted = deployment.engine.settings, need.model.engine
+    if settings is None or wanted.prefix_caching is None:
+        return settings
+    return replace(settings, prefix_caching=wanted.prefix_caching)
+
+
 def _moved(plan: Plan, servers: Mapping[str, Server]) -> bool:
     """Whether an accelerator changed: its machine has no price here."""
     return any(found.option.accelerator != found.deployment.accelerator for found in servers.values())
 
 
-def _fleet(plan: Plan, servers: Mapping[str, Server]) -> tuple[float, float | None]:
-    """(GPUs, USD an hour) of the nodes. A pool whose replicas changed has as many nodes as hold their GPUs."""
-    gpus, usd_per_hour = 0.0, 0.0
-    for pool in plan.pools:
-        mine = [found for found in servers.values() if found.deployment.pool == pool.name]
-        nodes = pool.nodes
-        if any(found.replicas != found.deployment.replicas.steady for found in mine):
-            asked = sum(found.replicas * gpus_of(found.option) for found in mine)
-            nodes = math.ceil(asked / pool.gpus_per_node - 1e-9)
-        gpus += nodes * pool.gpus_per_node
-        usd_per_hour += nodes * pool.hourly_usd
-    return gpus, None if _moved(plan, servers) else usd_per_hour
+def _nodes(asked: _Asked) -> dict[str, int]:
+    """Pool -> nodes. A pool whose replicas changed has as many as hold their GPUs."""
+    found = {}
+    for pool in asked.plan.pools:
+        mine = [server for server in asked.servers.values() if server.deployment.pool == pool.name]
+        found[pool.name] = pool.nodes
+        if any(server.replicas != server.deployment.replicas.steady for server in mine):
+            gpus = sum(server.replicas * gpus_of(server.option) for server in mine)
+            found[pool.name] = math.ceil(gpus / pool.gpus_per_node - 1e-9)
+    return found

@@ -42,7 +42,7 @@ class Purchase:
 
 @dataclass(frozen=True, slots=True)
 class LayoutUse:
-    """How many GPUs of the pool carry this layout: `whole` = {}, else MIG profile -> count."""
+    """GPUs of the pool with this layout: `whole` = {}, else MIG profile or way of sharing -> places on one GPU."""
 
     name: str
     gpus: int
@@ -115,7 +115,10 @@ class Replicas:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Equal replicas. `partition` is `whole` or a MIG profile; `max_rate` is requests/s of one replica at its SLO."""
+    """Equal replicas. `partition` is `whole`, a MIG profile, `time-slicing` or `mps`.
+
+    `max_rate` is requests/s of one replica at its SLO, beside busy neighbours where it has some.
+    """
 
     id: str
     role: Literal["unified", "prefill", "decode"]
@@ -152,8 +155,17 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
+class PrefixHits:
+    """Share of a class's prompt tokens found in the prefix caches as simulated, and in one cache without limit."""
+
+    traffic_class: str
+    realised: float
+    ceiling: float
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedModel:
-    """One model of the workload as it will run."""
+    """One model of the workload as it will run. `prefix_hits`: empty where its prompts share nothing."""
 
     name: str
     source: str
@@ -165,6 +177,7 @@ class PlannedModel:
     slo_met: bool
     slo_probability: float | None
     deployments: tuple[Deployment, ...]
+    prefix_hits: tuple[PrefixHits, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,11 +234,17 @@ class Verification:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """No plan of the modelled kind costs less than `monthly_usd`; `gap` = (plan - bound) / bound."""
+    """No plan of the modelled kind costs less than `monthly_usd`; `gap` = (plan - bound) / bound.
+
+    GPU-hours of a day of traffic that follows its hours, None where none does: of replicas that are there the instant
+    they are needed, of as many as the peak needs all the time, and of all that is planned.
+    """
 
     monthly_usd: float
     gap: float
     perfect_autoscaler_gpu_hours: float | None = None
+    peak_gpu_hours: float | None = None
+    planned_gpu_hours: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

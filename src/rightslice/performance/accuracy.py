@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict
 
 from rightslice.catalogue.architecture import Architecture
-from rightslice.catalogue.hardware import WHOLE, Device
+from rightslice.catalogue.hardware import Device
 from rightslice.core.engine import EngineSettings
 from rightslice.core.estimate import Provenance
 from rightslice.performance import coefficients
@@ -50,6 +50,27 @@ class Band:
     provenance: Provenance
 
 
+@dataclass(frozen=True, slots=True)
+class MetricBand:
+    """Half width of the 80 % band of one metric, the one-sided 95 % factor minus 1, and the factor on predictions."""
+
+    relative_error: float
+    relative_error95: float
+    provenance: Provenance
+    bias: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bands:
+    """Bands of what a benchmark reports for one configuration, and the cell that they come from."""
+
+    cell: str
+    throughput: MetricBand
+    ttft: MetricBand
+    tpot: MetricBand
+    e2e: MetricBand
+
+
 @cache
 def _document() -> _Document:
     text = resources.files("rightslice.performance").joinpath("data/accuracy.yaml").read_text("utf-8")
@@ -75,6 +96,15 @@ def band(architecture: Architecture, device: Device, settings: EngineSettings) -
     return Band(document.unvalidated[vendor], "unvalidated")
 
 
+def bands(architecture: Architecture, device: Device, settings: EngineSettings, *, guessed: bool = False) -> Bands:
+    """Bands of the metrics that a benchmark reports."""
+    found = band(architecture, device, settings)
+    error = max(found.relative_error, 1.0) if guessed else found.relative_error
+    one = MetricBand(error, (1.0 + error) ** 1.28 - 1.0, "unvalidated" if guessed else found.provenance)
+    wide = MetricBand(1.0, 1.5, one.provenance)
+    return Bands(cell_name(architecture, device, settings), one, wide, one, one)
+
+
 def cell_name(architecture: Architecture, device: Device, settings: EngineSettings) -> str:
     """`dense/datacentre/vllm`, then `+` and what sets the configuration apart: `dense/datacentre/vllm+slice`."""
     kind = "moe" if architecture.moe else "dense"
@@ -90,7 +120,7 @@ def _silicon(device: Device) -> str:
 def _peculiarities(architecture: Architecture, device: Device, settings: EngineSettings) -> list[str]:
     found = {
         "old": _is_old(settings),
-        "slice": device.partition != WHOLE,
+        "slice": device.sliced,
         "pipeline": settings.pipeline_parallel_size > 1,
         "ranks": settings.data_parallel_size > 1,
         "weight-only": coefficients.is_weight_only(device, settings.weight_dtype),

@@ -8,9 +8,15 @@ from rightslice.core.quantities import format_seconds, format_usd
 from rightslice.core.replay import Replay, Trial
 from rightslice.core.results import ClassResult, Distribution, SloOutcome
 from rightslice.core.text import plural
-from rightslice.reporting.canvas import Canvas, Cell, Column, Style, sparkline
+from rightslice.reporting.canvas import Canvas, Cell, Column, Style
+from rightslice.reporting.course_text import course
+from rightslice.reporting.text import prefix_hits_text
 
 _MOST_REPLICAS = 12
+_MOST_BOUNDS = 3
+"""With more scaled deployments their hours are added up."""
+_FINE_BLOCK = 64
+"""Tokens of a block in which prompts are compared; larger ones hide short prefixes, which is said."""
 
 
 def replay_text(replay: Replay, *, width: int = 80, color: bool = False, ascii_only: bool = False) -> str:
@@ -25,6 +31,7 @@ def replay_text(replay: Replay, *, width: int = 80, color: bool = False, ascii_o
     _classes(canvas, replay)
     _pipelines(canvas, replay)
     _objectives(canvas, replay)
+    course(canvas, replay.timelines)
     if replay.timeline:
         _scaling(canvas, replay)
         _disruptions(canvas, replay)
@@ -60,30 +67,21 @@ def trials_text(trials: Sequence[Trial], *, width: int = 80, color: bool = False
 
 
 def _scaling(canvas: Canvas, replay: Replay) -> None:
-    """Size and load of each deployment over time, beside what no autoscaler beats."""
-    limits = {found.deployment: found for found in replay.bounds}
-    for name in dict.fromkeys(moment.deployment for moment in replay.timeline):
-        moments = [moment for moment in replay.timeline if moment.deployment == name]
-        ready = [float(moment.ready) for moment in moments]
-        changes = sum(event.deployment == name for event in replay.scale_events)
-        canvas.line(
-            (name, "bold"), f": {min(ready):.0f} to {max(ready):.0f} ready replicas, {changes:,} changes of size"
+    """What each autoscaler did, beside what none beats."""
+    each = [(bound.deployment, [bound]) for bound in replay.bounds]
+    if len(each) > _MOST_BOUNDS:
+        each = [(f"{len(each)} deployments", list(replay.bounds))]
+    for name, bounds in each:
+        names = {bound.deployment for bound in bounds}
+        changes = sum(event.deployment in names for event in replay.scale_events)
+        text = (
+            f": {plural(changes, 'change')} of size. {sum(b.perfect for b in bounds):.3g} GPU hours with replicas that "
+            f"are there at once when needed, {sum(b.peak for b in bounds):.3g} with the "
+            f"{sum(b.peak_replicas for b in bounds):,} of the peak all the time"
         )
-        canvas.line(("load   ", "dim"), sparkline([m.offered_per_s for m in moments], _beside(canvas)), indent=2)
-        canvas.line(("ready  ", "dim"), sparkline(ready, _beside(canvas)), indent=2)
-        if name in limits:
-            bound = limits[name]
-            text = (
-                f"{bound.perfect:.3g} GPU hours with replicas that are there at once when needed, "
-                f"{bound.peak:.3g} with the {bound.peak_replicas} of the peak all the time"
-            )
-            canvas.line((text, "dim"), indent=2)
+        canvas.line((name, "bold"), (text, "dim"))
     if replay.unknown_phases:
-        canvas.line((f"counted as 0 s, for nobody published them: {', '.join(replay.unknown_phases)}", "dim"), indent=2)
-
-
-def _beside(canvas: Canvas) -> Style:
-    return Style(canvas.style.width - 10, canvas.style.color, canvas.style.ascii_only)
+        canvas.line((f"counted as 0 s, for nobody published them: {', '.join(replay.unknown_phases)}", "dim"))
 
 
 def _disruptions(canvas: Canvas, replay: Replay) -> None:
@@ -114,6 +112,13 @@ def _classes(canvas: Canvas, replay: Replay) -> None:
     columns += [Column(f"{name} p50 / p95", "right") for name in ("TTFT", "TPOT", "E2E")]
     columns.append(Column("tokens/s", "right"))
     canvas.table(columns, [_class_row(c) for c in found])
+    for c in found:
+        if c.prefix_hit_rate is not None and c.prefix_hit_ceiling:
+            text = prefix_hits_text(c.prefix_hit_rate, c.prefix_hit_ceiling)
+            coarse = f", compared in blocks of {c.prefix_block_tokens:,}" if c.prefix_block_tokens > _FINE_BLOCK else ""
+            canvas.line((f"{c.model}/{c.traffic_class}: {text}{coarse}", "dim"))
+        if c.timed_out:
+            canvas.line((f"{c.model}/{c.traffic_class}: {plural(c.timed_out, 'request')} waited too long", "dim"))
     canvas.blank()
 
 

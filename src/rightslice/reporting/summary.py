@@ -10,7 +10,7 @@ from rightslice.core.plan import Deployment, Placement, Plan, PlannedModel, Pool
 from rightslice.core.quantities import format_seconds, format_usd
 from rightslice.core.slo import SloMetric
 from rightslice.core.text import plural
-from rightslice.reporting.text import interval_ms, milliseconds, percent, ranges
+from rightslice.reporting.text import figure, interval_ms, milliseconds, percent, prefix_hits_text, ranges
 
 _CAPACITY: Mapping[str, str] = {
     "on_demand": "on demand",
@@ -170,10 +170,32 @@ def bound_text(plan: Plan) -> str:
     return f"no plan costs less than {format_usd(plan.bound.monthly_usd)} (this one: {more} more)"
 
 
+def day_text(plan: Plan) -> str:
+    """`GPU-hours of a day: 768 planned, 384 for the peak alone, 176 with a perfect autoscaler`; empty where the traffic
+    does not follow the hours of a day."""
+    bound = plan.bound
+    if bound is None or bound.planned_gpu_hours is None:
+        return ""
+    least = (bound.peak_gpu_hours or 0.0, bound.perfect_autoscaler_gpu_hours or 0.0)
+    peak, perfect = map(figure, least)
+    planned = figure(bound.planned_gpu_hours)
+    return f"GPU-hours of a day: {planned} planned, {peak} for the peak alone, {perfect} with a perfect autoscaler"
+
+
 def objectives(plan: Plan) -> tuple[SloResult, ...]:
     """Every objective of every model, then of every pipeline."""
     of_models = tuple(result for model in plan.models for result in model.slos)
     return of_models + tuple(result for pipeline in plan.pipelines for result in pipeline.slos)
+
+
+def prefix_hits(plan: Plan) -> list[tuple[str, str]]:
+    """(class, what its prefix caches found) of every class with something to find."""
+    return [
+        (f"{model.name}/{found.traffic_class}", prefix_hits_text(found.realised, found.ceiling))
+        for model in plan.models
+        for found in model.prefix_hits
+        if found.ceiling > 0.0
+    ]
 
 
 def attainment_text(plan: Plan) -> str:
@@ -205,9 +227,10 @@ def chance_text(plan: Plan) -> str:
 
 
 def where(deployment: Deployment) -> str:
-    """`A100-SXM-80GB`, `4 × H100-SXM-80GB`, `3g.40gb of A100-SXM-80GB`."""
+    """`A100-SXM-80GB`, `4 × H100-SXM-80GB`, `3g.40gb of A100-SXM-80GB`, `time-slicing on A100-SXM-80GB`."""
     devices = f"{deployment.gpus_per_replica} × " if deployment.gpus_per_replica > 1 else ""
-    part = "" if deployment.partition == "whole" else f"{deployment.partition} of "
+    joint = "on" if deployment.partition in _SHARED_MEMORY else "of"
+    part = "" if deployment.partition == "whole" else f"{deployment.partition} {joint} "
     return f"{devices}{part}{deployment.accelerator}"
 
 

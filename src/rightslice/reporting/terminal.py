@@ -18,11 +18,13 @@ from rightslice.reporting.summary import (
     chance_text,
     cost_text,
     counts_text,
+    day_text,
     expected_of,
     gpu_groups,
     metric_text,
     objectives,
     pool_text,
+    prefix_hits,
     price_text,
     tightest_text,
     trust_texts,
@@ -79,7 +81,14 @@ def _feasible(canvas: Canvas, plan: Plan) -> None:
 
 
 def _answers(canvas: Canvas, plan: Plan) -> None:
-    cost = [cost_text(plan), price_text(plan), baseline_text(plan), bound_text(plan), *_per_token_texts(plan)]
+    cost = [
+        cost_text(plan),
+        price_text(plan),
+        baseline_text(plan),
+        bound_text(plan),
+        day_text(plan),
+        *_per_token_texts(plan),
+    ]
     answers = (
         ("DEPLOY", [pool_text(pool) for pool in plan.pools]),
         ("COST", _joined(cost, canvas.style.width)),
@@ -138,6 +147,8 @@ def _models(canvas: Canvas, plan: Plan) -> None:
     columns += [Column(f"{m.upper()} p95 (SLO)", "right") for m in metrics]
     columns.append(Column("max rate", "right"))
     canvas.table(columns, [_model_row(model, metrics) for model in plan.models])
+    for subject, text in prefix_hits(plan):
+        canvas.line((f"{subject}: {text}", "dim"))
 
 
 def _model_row(model: PlannedModel, metrics: list[SloMetric]) -> list[str]:

@@ -12,7 +12,6 @@ from rightslice.simulation.layout import (
     DEADLINE_PS,
     ESTIMATE,
     FREE,
-    GROWING,
     HIT_TOKENS,
     IDS,
     LEFT,
@@ -30,7 +29,7 @@ from rightslice.simulation.layout import (
 )
 from rightslice.simulation.prefix import adopt, become_known, blocks_in_use, found_blocks, found_tokens
 from rightslice.simulation.queues import pop
-from rightslice.simulation.running import append, blocks_for, take_blocks
+from rightslice.simulation.running import append, blocks_for, take_blocks, takes_chunks
 
 
 @compiled
@@ -94,7 +93,7 @@ def join(replica: int, budget: int, state: State) -> tuple[int, int]:
         expected += jobs[job, LEFT] - 1
         chunk = min(jobs[job, NEEDED] - cached, budget)
         blocks = wanted_blocks(replica, job, state)
-        if facts[replica, ADMISSION] == GROWING:
+        if takes_chunks(replica, state):
             blocks = blocks_for(cached + chunk, replica, state)
         if facts[replica, PREFIX_BLOCKS] > 0:
             adopt(replica, job, found, state)

@@ -17,6 +17,7 @@ from rightslice.catalogue.disruptions import Provisioner
 from rightslice.core.plan import Capacity
 from rightslice.core.replay import Moment, Preemption, ScaleEvent
 from rightslice.core.rng import generator
+from rightslice.core.timeline import NodeCount, ReplicaCount
 from rightslice.simulation.control.cold_start import ON_NODE, PULL, ColdStart
 from rightslice.simulation.control.faults import (
     NO_NOTICE,
@@ -99,18 +100,26 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class ClusterLog:
-    """What the control plane did. `node_hours` by pool, request to removal; `timeline` at every policy period."""
+    """What the control plane did. `node_hours` by pool, request to removal; `timeline` at every policy period.
+
+    `replicas` and `nodes` of each deployment and pool whenever they change.
+    """
 
     scale_events: tuple[ScaleEvent, ...]
     preemptions: tuple[Preemption, ...]
     timeline: tuple[Moment, ...]
     node_hours: Mapping[str, float]
     unknown_phases: tuple[str, ...]
+    replicas: tuple[ReplicaCount, ...] = ()
+    nodes: tuple[NodeCount, ...] = ()
 
 
-def control(scenario: Scenario, cluster: Cluster) -> tuple[SteppedRun, ClusterLog]:
-    """Play the scenario with its control plane up to its horizon; the run is to be finished. Deterministic."""
-    return _Loop(scenario, cluster).play()
+def control(scenario: Scenario, cluster: Cluster, run: SteppedRun | None = None) -> tuple[SteppedRun, ClusterLog]:
+    """Play the scenario with its control plane up to its horizon; the run is to be finished. Deterministic.
+
+    `run`: one of the scenario that has not begun.
+    """
+    return _Loop(run or SteppedRun(scenario), cluster).play()
 
 
 def play_cluster(scenario: Scenario, cluster: Cluster) -> tuple[Played, ClusterLog]:
@@ -164,8 +173,8 @@ class _PoolState:
 
 
 class _Loop:
-    def __init__(self, scenario: Scenario, cluster: Cluster) -> None:
-        self.run = SteppedRun(scenario)
+    def __init__(self, run: SteppedRun, cluster: Cluster) -> None:
+        self.run, scenario = run, run.scenario
         self.horizon_s = scenario.horizon_s
         self.cluster = cluster
         self.now_s = 0.0
@@ -181,6 +190,8 @@ class _Loop:
         self.scale_events: list[ScaleEvent] = []
         self.preemptions: list[Preemption] = []
         self.timeline: list[Moment] = []
+        self.sizes: dict[str, list[ReplicaCount]] = {d.spec.deployment: [] for d in self.deployments}
+        self.node_counts: dict[str, list[NodeCount]] = {name: [] for name in self.pools}
 
     def _deployment(self, spec: Scaled, blocks: int) -> _Deployment:
         slots = [slot for slot, (name, _) in enumerate(self.run.replicas) if name == spec.deployment]
@@ -194,13 +205,22 @@ class _Loop:
         self._begin()
         while self.now_s < self.horizon_s:
             self._control()
+            self._note()
             until_s = min(self.horizon_s, self._next_s())
             self._count_hours(until_s)
             self.run.advance(until_s)
             self.now_s = until_s
         unknown = dict.fromkeys(name for d in self.deployments for name in d.spec.start.unknown)
         hours = {name: pool.hours for name, pool in self.pools.items()}
-        log = ClusterLog(tuple(self.scale_events), tuple(self.preemptions), tuple(self.timeline), hours, tuple(unknown))
+        log = ClusterLog(
+            scale_events=tuple(self.scale_events),
+            preemptions=tuple(self.preemptions),
+            timeline=tuple(self.timeline),
+            node_hours=hours,
+            unknown_phases=tuple(unknown),
+            replicas=tuple(count for counts in self.sizes.values() for count in counts),
+            nodes=tuple(count for counts in self.node_counts.values() for count in counts),
+        )
         return self.run, log
 
     def _begin(self) -> None:
@@ -433,11 +453,22 @@ class _Loop:
     def _find(self, name: str) -> tuple[_Deployment, _Replica]:
         return self.by_name[name]
 
+    def _note(self) -> None:
+        """Sizes and nodes, where they have changed."""
+        for name, deployment in zip(self.sizes, self.deployments, strict=True):
+            phases = [replica.phase for replica in deployment.replicas]
+            starting = phases.count("pending") + phases.count("starting")
+            now = ReplicaCount(self.now_s, name, deployment.wanted, phases.count("ready"), starting)
+            if not self.sizes[name] or replace(self.sizes[name][-1], time_s=self.now_s) != now:
+                self.sizes[name].append(now)
+        for name, pool in self.pools.items():
+            paid = NodeCount(self.now_s, name, _paid(pool.state))
+            if not self.node_counts[name] or self.node_counts[name][-1].nodes != paid.nodes:
+                self.node_counts[name].append(paid)
+
     def _count_hours(self, until_s: float) -> None:
-        """Nodes are paid from the request on; those that never come are not."""
         for pool in self.pools.values():
-            paid = sum(node.ready_s < math.inf for node in pool.state.nodes)
-            pool.hours += paid * (until_s - self.now_s) / 3600.0
+            pool.hours += _paid(pool.state) * (until_s - self.now_s) / 3600.0
 
     def _next_s(self) -> float:
         """The next instant at which something may change."""
@@ -462,6 +493,11 @@ class _Loop:
             return math.inf if idle else _after(self.now_s, by.scan_s)
         soon = next_scan_s(by, self.now_s, pending)
         return soon if soon > self.now_s else _after(self.now_s, max(by.batch_idle_s, DRAIN_POLL_S))
+
+
+def _paid(state: Nodes) -> int:
+    """Nodes are paid from the request on; those that never come are not."""
+    return sum(node.ready_s < math.inf for node in state.nodes)
 
 
 def _as_seen(pool: Pool, node: Node) -> NodeRef:

@@ -11,6 +11,10 @@ RULES
   that computes the last prompt token gives the first answer token. The last answer token is never cached: a job needs
   room for prompt + answer - 1 tokens. What of this vLLM's own scheduler confirms: docs/simulate.md.
 
+PREFILL FIRST
+  As long as a prompt can be computed (of a running job, or of one that joins) a step computes prompts only, and those
+  that decode wait: SGLang, and vLLM before 0.8. Such a run has no step that decodes: RUN_STEPS is 0.
+
 RUNS
   While all running jobs decode, a step changes nothing but the length of each: step k of a run takes a + c k, with
   c = KV_TOKEN_PS x jobs. A run ends with the first job that ends, before the first step that lacks a block, or at the
@@ -32,7 +36,6 @@ from rightslice.simulation.agenda import reschedule
 from rightslice.simulation.compiling import compiled, compiled_apart
 from rightslice.simulation.expectation import FIRST_RATIO, decay
 from rightslice.simulation.layout import (
-    ADMISSION,
     AFTERWARDS,
     ATTENTION_PS,
     BATCH_PS,
@@ -51,8 +54,8 @@ from rightslice.simulation.layout import (
     FIRST_PS,
     FREE,
     FRESH,
-    GROWING,
     IDS,
+    IDS_USED,
     KV_BLOCK_PS,
     KV_BLOCKS,
     KV_TOKEN_PS,
@@ -70,6 +73,7 @@ from rightslice.simulation.layout import (
     OWNER,
     PAUSED,
     PEAK_BLOCKS,
+    PREFILL_FIRST,
     PREFILL_STEP_PS,
     PREFIX_BLOCKS,
     PREFIX_TOKENS,
@@ -80,7 +84,6 @@ from rightslice.simulation.layout import (
     RUN_STEPS,
     RUNNING,
     SEQUENCE_PS,
-    SHARED,
     SINCE,
     SLOWDOWN,
     STEP_FIRST_PS,
@@ -100,6 +103,7 @@ from rightslice.simulation.running import (
     start_decoding,
     stop_decoding,
     take_blocks,
+    takes_chunks,
     unlink,
 )
 
@@ -173,14 +177,28 @@ def decode_steps(replica: int, now: int, first_ps: int, more_ps: int, state: Sta
 
 
 @compiled
-def continue_prompt(replica: int, state: State) -> int:
-    """The next chunk of the prompt that is partly computed; blocks it needs."""
-    live, jobs, job = state.live, state.jobs, state.live[replica, FRESH]
-    chunk = min(jobs[job, NEEDED] - jobs[job, CACHED], state.facts[replica, BUDGET] - live[replica, DECODING])
+def continue_prompt(replica: int, decoding: int, state: State) -> int:
+    """The next chunk of the prompt that is partly computed, in a step that decodes so many; blocks it needs."""
+    jobs, job = state.jobs, state.live[replica, FRESH]
+    chunk = min(jobs[job, NEEDED] - jobs[job, CACHED], state.facts[replica, BUDGET] - decoding)
     jobs[job, CHUNK] = chunk
-    if state.facts[replica, ADMISSION] != GROWING:
+    if not takes_chunks(replica, state):
         return 0
     return new_blocks(replica, jobs[job, CACHED], chunk, state)
+
+
+@compiled
+def serve_running(replica: int, state: State) -> bool:
+    """Give the running jobs the blocks of a step; whether somebody was evicted for it."""
+    live = state.live
+    blocks = state.residues[replica, -live[replica, STEPS] % state.facts[replica, BLOCK_TOKENS]]
+    if live[replica, FRESH] != NOBODY:
+        blocks += continue_prompt(replica, live[replica, DECODING], state)
+    if blocks > live[replica, FREE]:
+        make_room(replica, state)
+        return True
+    take_blocks(replica, blocks, state)
+    return False
 
 
 @compiled
@@ -191,30 +209,29 @@ def start_run(replica: int, now: int, state: State) -> int:
     if live[replica, OUTSTANDING] == 0:
         live[replica, RATIO] = FIRST_RATIO
         return NEVER
-    blocks = state.residues[replica, -live[replica, STEPS] % facts[replica, BLOCK_TOKENS]]
-    if live[replica, FRESH] != NOBODY:
-        blocks += continue_prompt(replica, state)
-    evicting = blocks > live[replica, FREE]
-    if evicting:
-        make_room(replica, state)
-    else:
-        take_blocks(replica, blocks, state)
-
-    decoding = live[replica, DECODING]
+    alone, evicting = facts[replica, PREFILL_FIRST] == 1, False
+    if not alone:
+        evicting = serve_running(replica, state)
+    elif live[replica, FRESH] != NOBODY:
+        continue_prompt(replica, 0, state)
+    decoding = 0 if alone else live[replica, DECODING]
     budget = facts[replica, BUDGET] - decoding
     prefill, work = 0, 0
     if live[replica, FRESH] != NOBODY:
         job = live[replica, FRESH]
         cached, chunk = jobs[job, CACHED], jobs[job, CHUNK]
         prefill, work = chunk, chunk * cached + chunk * (chunk + 1) // 2
-        if facts[replica, PREFIX_BLOCKS] > 0 and jobs[job, SHARED] < jobs[job, IDS]:
+        if facts[replica, PREFIX_BLOCKS] > 0 and jobs[job, IDS_USED] < jobs[job, IDS]:
             become_known(replica, job, cached + chunk, state)
     if not evicting:
         joined, more_work = join(replica, budget - prefill, state)
         prefill += joined
         work += more_work
 
-    context = live[replica, CONTEXT] + decoding * live[replica, STEPS]
+    if alone and prefill == 0:
+        evicting = serve_running(replica, state)
+        decoding = live[replica, DECODING]
+    context = live[replica, CONTEXT] + decoding * live[replica, STEPS] if decoding > 0 else 0
     first_ps = (
         facts[replica, STEP_PS]
         + slowed(state.tables[facts[replica, OFFSET] + prefill + decoding], replica, state)
@@ -226,7 +243,7 @@ def start_run(replica: int, now: int, state: State) -> int:
     if prefill > 0:
         first_ps += facts[replica, PREFILL_STEP_PS]
     first_ps = max(first_ps, 1)
-    steps = 1
+    steps = 0 if alone and prefill > 0 else 1
     if prefill == 0 and not evicting and not estimates_again(replica, state):
         steps = decode_steps(replica, now, first_ps, more_ps, state)
     live[replica, BUSY] = 1
@@ -235,7 +252,7 @@ def start_run(replica: int, now: int, state: State) -> int:
     live[replica, RUN_STEPS] = steps
     live[replica, STEP_FIRST_PS] = first_ps
     live[replica, STEP_MORE_PS] = more_ps
-    return int(now + run_time_ps(first_ps, more_ps, steps))
+    return int(now + run_time_ps(first_ps, more_ps, max(steps, 1)))
 
 
 @compiled

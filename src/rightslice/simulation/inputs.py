@@ -13,6 +13,7 @@ from rightslice.simulation import layout
 from rightslice.simulation.expectation import FIRST_RATIO
 from rightslice.simulation.layout import Floats, Ints, Nodes, State
 from rightslice.simulation.scenario import Admission, LlmServer, Policy, Routing, Scenario, StageServer
+from rightslice.traffic.recorded import dense
 
 PS_PER_S = 1e12
 
@@ -76,7 +77,8 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
     live[:, layout.NEW_CONDITION] = layout.NO_ORDER
     live[:, layout.ABLE_REPLICA] = np.arange(r)
     pace = np.zeros((r, layout.PACE), dtype=np.float64)
-    pace[:, layout.SLOWDOWN] = 1.0
+    pace[:, [layout.SLOWDOWN, layout.ORDERED, layout.SHARED]] = 1.0
+    tenancy, groups, shares = _sharing(scenario, servers)
     clock = np.zeros(layout.CLOCK, dtype=np.int64)
     clock[layout.RETRY_LIMIT] = scenario.retries
     return State(
@@ -93,6 +95,9 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
         live=live,
         heads=np.full(r + len(names), layout.NOBODY, dtype=np.int64),
         tails=np.full((r + len(names), max(len(ranks), 1)), layout.NOBODY, dtype=np.int64),
+        tenancy=tenancy,
+        groups=groups,
+        shares=shares,
         prefix_ids=prefixes.ids,
         cache=cache,
         uses=np.full(cache.shape[:2], layout.UNKNOWN, dtype=np.int32),
@@ -154,6 +159,9 @@ def _facts(servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints]:
             row += [min(layout.LONGEST_RUN_PS, 2**62 // max(server.kv_blocks, 1))]
             row += [_ADMISSIONS[server.admission], 0, 0, 0, int(not server.chunked_prefill)]
             row += row[layout.KV_TOKEN_PS : layout.PREFILL_STEP_PS + 1]
+            row += [int(server.prefill_first)]
+            if server.prefill_first:  # those admitted over several steps decode in one
+                row[layout.STREAMS] = min(server.max_num_seqs, server.max_num_batched_tokens)
         else:
             table = server.costs.latency_ps
             batches = server.batch_delay_s is not None
@@ -166,18 +174,38 @@ def _facts(servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints]:
     return np.array(rows, dtype=np.int64).reshape(len(rows), layout.FACTS), np.concatenate(tables)
 
 
+def _sharing(scenario: Scenario, servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints, Floats]:
+    """`tenancy`, `groups` and `shares`. A member that nobody is beside may still be slowed (`thread_share`)."""
+    rows = {member: row for row, member in enumerate((s.deployment, k) for s in servers for k in range(s.replicas))}
+    most = max((len(group.members) for group in scenario.sharing), default=0)
+    tenancy = np.full((len(rows), 2), layout.NOBODY, dtype=np.int64)
+    groups = np.full((len(scenario.sharing), layout.FIRST_MEMBER + most), layout.NOBODY, dtype=np.int64)
+    shares = np.ones((len(rows) if most else 0, 2**most), dtype=np.float64)
+    groups[:, layout.BUSY_MEMBERS] = 0
+    for index, group in enumerate(scenario.sharing):
+        for place, member in enumerate(group.members):
+            row = rows[member]
+            tenancy[row] = index, place
+            groups[index, layout.FIRST_MEMBER + place] = row
+            for mask in range(2 ** len(group.members)):
+                busy = [other for other in range(len(group.members)) if mask >> other & 1]
+                shares[row, mask] = group.slowdown(place, busy)
+    return tenancy, groups, shares
+
+
 def _pipelines(
     scenario: Scenario, names: tuple[str, ...], servers: tuple[LlmServer | StageServer, ...]
 ) -> tuple[Ints, Ints, Ints]:
     needs_tokens = {s.model for s in servers if isinstance(s, LlmServer)}
     longest = max((len(p.stages) for p in scenario.pipelines), default=0)
-    pipelines = np.zeros((len(scenario.pipelines), 5), dtype=np.int64)
+    pipelines = np.zeros((len(scenario.pipelines), layout.PIPE), dtype=np.int64)
     stages = np.zeros((len(scenario.pipelines), longest, 3), dtype=np.int64)
     samples = [np.ones((1, 2), dtype=np.int64)]  # entry 0 serves the stages without tokens
     behind = 1
     for p, pipeline in enumerate(scenario.pipelines):
         stop_s = pipeline.ramp_up_s + pipeline.hold_s
-        pipelines[p] = [len(pipeline.stages), picoseconds(pipeline.think_time_s), picoseconds(stop_s), 0, 0]
+        most = layout.NEVER if pipeline.requests is None else pipeline.requests
+        pipelines[p] = [len(pipeline.stages), picoseconds(pipeline.think_time_s), picoseconds(stop_s), 0, 0, most]
         for k, name in enumerate(pipeline.stages):
             drawn = pipeline.lengths[k] if pipeline.lengths else None
             if drawn is None:
@@ -264,16 +292,15 @@ def prefix_blocks(scenario: Scenario, requests: OpenRequests) -> PrefixBlocks:
         count[mine] = np.minimum(prefixes.starts[rows + 1] - prefixes.starts[rows], full)
         pieces.append(prefixes.ids)
         behind += len(prefixes.ids)
-    ids = np.unique(np.concatenate(pieces), return_inverse=True)[1].astype(np.int64).ravel()
-    return PrefixBlocks(block_tokens, ids, first, count)
+    return PrefixBlocks(block_tokens, dense(np.concatenate(pieces)), first, count)
 
 
 def _share_prefixes(servers: tuple[LlmServer | StageServer, ...], facts: Ints, block_tokens: Mapping[str, int]) -> None:
     """Note in `facts` which replicas keep prefixes. Raises ValueError for blocks that are no multiple of theirs."""
     row = 0
     for server in servers:
-        if isinstance(server, LlmServer) and server.prefix_caching:
-            tokens = block_tokens.get(server.model, server.block_size_tokens)
+        tokens = block_tokens.get(server.model, 0)
+        if isinstance(server, LlmServer) and server.prefix_caching and tokens > 0:
             if tokens % server.block_size_tokens:
                 raise ValueError(f"{server.deployment}: {tokens} tokens are no multiple of {server.block_size_tokens}")
             facts[row : row + server.replicas, layout.PREFIX_BLOCKS] = tokens // server.block_size_tokens

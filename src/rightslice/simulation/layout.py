@@ -12,10 +12,11 @@ INPUT
   facts      [r, FACTS] what a replica is: kind, limits, costs; OFFSET points into `tables`; LONGEST_PS bounds a run of
              steps so that no product overflows; ADMISSION; KV blocks of one block of `prefix_ids` in PREFIX_BLOCKS (0:
              no prefix cache) and its PREFIX_TOKENS; DELAY_PS of batches; WHOLE_PROMPTS: no chunks; from UNDISTURBED
-             on, KV_TOKEN_PS to PREFILL_STEP_PS without slowdown
+             on, KV_TOKEN_PS to PREFILL_STEP_PS without slowdown; PREFILL_FIRST: prompts have steps of their own
   tables     [..]       step time by tokens (LLM) or latency by concurrency or size of a batch (stage) of all
              deployments, end to end
-  pipelines  [p, 5]     stages, think time, time from which no request starts; STARTED counts (written); rank
+  pipelines  [p, PIPE]  stages, think time, time from which no request starts; STARTED counts (written); rank; the most
+             REQUESTS that start
   stages     [p, s, 3]  model, first entry and number of entries in `samples`
   samples    [k, 2]     prompt and answer tokens
 
@@ -36,9 +37,13 @@ PLAY
              for the control plane: CONDITION; NEW_CONDITION, an order given at a boundary and carried out when the play
              goes on (NO_ORDER); KV_USED blocks at the last boundary; ABLE_REPLICA, in the rows from FIRST_REPLICA of a
              model on: its ABLE replicas, in order
-  pace       [r, PACE]  SLOWDOWN, the factor on every time, and NEW_SLOWDOWN, an order (0: none); PROGRESS of a stage:
-             work done for a job that was always there; SEEN_WAITING requests and SEEN_KV use as the router last read
-             them; ROUGH_KV and ROUGH_BATCH, the integrals of `totals` as floats
+  pace       [r, PACE]  SLOWDOWN, the factor on every time: ORDERED, of the last order, times SHARED, of who else is on
+             its GPU; NEW_SLOWDOWN, an order (0: none); PROGRESS of a stage: work done for a job that was always there;
+             SEEN_WAITING requests and SEEN_KV use as the router last read them; ROUGH_KV and ROUGH_BATCH, the integrals
+             of `totals` as floats
+  tenancy    [r, 2]     GROUP of replicas on one GPU (NOBODY: alone) and PLACE_IN_GROUP
+  groups     [g, 1 + t] BUSY_MEMBERS, a bit for each member that has requests (written), then the members
+  shares     [r, 2^t]   slowdown of a replica by BUSY_MEMBERS of its group
   heads [r + m], tails [r + m, p]   lists of waiting jobs (queues.py) of each replica, then of each model
   cache      [r, i + 2 (n + u), NODE]   prefix cache (prefix.py), by id, then own blocks and further copies by job:
              OLDER and NEWER in the list of those without users, and the GAP before it; NEXT_COPY of the same block
@@ -50,7 +55,7 @@ PLAY
              tokens, LEFT answer tokens, CHUNK of the step under way, NEXT in the waiting or running list, BEFORE in the
              running list, SLOT in the heap, ORDER of admission, ASKED_MODEL, RETRIES; RANK, 0 for the highest priority;
              from FIRST_ID on in `prefix_ids` the IDS full blocks that its prompt starts with, of which it uses the
-             first SHARED like others; OWN_IDLE own blocks that it left when it was evicted; HIT_TOKENS found in the
+             first IDS_USED like others; OWN_IDLE own blocks that it left when it was evicted; HIT_TOKENS found in the
              prefix cache when it was first admitted (NOT_YET); ENTERED_PS, when it came to its replica; DEADLINE_PS,
              until when it waits (NEVER once it was admitted); PROMPT tokens. While a job decodes, CACHED is counted
              from STEPS (tokens - STEPS) and LEFT to it (tokens + STEPS): a step changes STEPS and nothing else.
@@ -92,10 +97,11 @@ LEAST_REQUESTS, ROUND_ROBIN, TWO_CHOICES, SCORE = range(4)
 KIND, STREAMS, BUDGET, KV_BLOCKS, BLOCK_TOKENS, MODEL_LEN, OFFSET = range(7)
 KV_TOKEN_PS, ATTENTION_PS, SEQUENCE_PS, STEP_PS, PREFILL_STEP_PS, LONGEST_PS = range(7, 13)
 ADMISSION, PREFIX_BLOCKS, PREFIX_TOKENS, DELAY_PS, WHOLE_PROMPTS, UNDISTURBED = range(13, 19)
-FACTS: Final = 23
+PREFILL_FIRST: Final = 23
+FACTS: Final = 24
 GROWING, WHOLE_ANSWER, ESTIMATE = range(3)
 LLM, STAGE, BATCH = range(3)
-PIPE_STAGES, PIPE_THINK_PS, PIPE_STOP_PS, PIPE_STARTED, PIPE_RANK = range(5)
+PIPE_STAGES, PIPE_THINK_PS, PIPE_STOP_PS, PIPE_STARTED, PIPE_RANK, PIPE_REQUESTS, PIPE = range(7)
 STAGE_MODEL, SAMPLE_FIRST, SAMPLE_COUNT = range(3)
 
 NOW, ARRIVED, ROWS, AFTERWARDS, RETRY_LIMIT, REQUEUED, CLOCK = range(7)
@@ -105,10 +111,12 @@ FIRST, LAST, FRESH, DECODING, CONTEXT, STEPS, ADMITTED, RUN_STEPS, STEP_FIRST_PS
 CONDITION, NEW_CONDITION, ABLE_REPLICA, KV_USED, IDLE_BLOCKS, STALEST, FRESHEST, LAST_GAP = range(18, 26)
 PROMISED, RATIO, RETRACTED, PAUSED, TAKEN, LIVE = range(26, 32)
 ABSENT, STARTING, READY, DRAINING, GONE = range(5)
-SLOWDOWN, NEW_SLOWDOWN, PROGRESS, SEEN_WAITING, SEEN_KV, ROUGH_KV, ROUGH_BATCH, PACE = range(8)
+SLOWDOWN, NEW_SLOWDOWN, PROGRESS, SEEN_WAITING, SEEN_KV, ROUGH_KV, ROUGH_BATCH, ORDERED, SHARED, PACE = range(10)
+GROUP, PLACE_IN_GROUP = range(2)
+BUSY_MEMBERS, FIRST_MEMBER = range(2)
 VALUE, OWNER = range(2)
 NEEDED, CACHED, LEFT, CHUNK, NEXT, BEFORE, SLOT, ORDER, ASKED_MODEL, RETRIES, FIRST_PS, FINISH_PS = range(12)
-RANK, FIRST_ID, IDS, SHARED, OWN_IDLE, HIT_TOKENS, ENTERED_PS, DEADLINE_PS, PROMPT, JOB = range(12, 22)
+RANK, FIRST_ID, IDS, IDS_USED, OWN_IDLE, HIT_TOKENS, ENTERED_PS, DEADLINE_PS, PROMPT, JOB = range(12, 22)
 OLDER, NEWER, GAP, NEXT_COPY, NODE = range(5)
 UNKNOWN: Final = -1
 COPIED: Final = -2
@@ -138,6 +146,9 @@ class State(NamedTuple):
     live: Ints
     heads: Ints
     tails: Ints
+    tenancy: Ints
+    groups: Ints
+    shares: Floats
     prefix_ids: Ints
     cache: Nodes
     uses: Nodes

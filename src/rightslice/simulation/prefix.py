@@ -27,6 +27,7 @@ from rightslice.simulation.layout import (
     GAP,
     IDLE_BLOCKS,
     IDS,
+    IDS_USED,
     LAST_GAP,
     NEEDED,
     NEWER,
@@ -36,7 +37,6 @@ from rightslice.simulation.layout import (
     OWN_IDLE,
     PREFIX_BLOCKS,
     PREFIX_TOKENS,
-    SHARED,
     STALEST,
     UNKNOWN,
     State,
@@ -235,7 +235,7 @@ def adopt(replica: int, job: int, found: int, state: State) -> None:
         if state.uses[replica, node] == 0:
             remove_idle(replica, node, state.facts[replica, PREFIX_BLOCKS], 0, state)
         state.uses[replica, node] += 1
-    jobs[job, SHARED] = found
+    jobs[job, IDS_USED] = found
 
 
 @compiled
@@ -252,7 +252,7 @@ def add_copy(replica: int, job: int, block: int, state: State) -> None:
 @compiled_apart
 def become_known(replica: int, job: int, tokens: int, state: State) -> None:
     """A step computes the first `tokens` tokens of a job: their blocks can be found from now on."""
-    first, shared = state.jobs[job, FIRST_ID], state.jobs[job, SHARED]
+    first, shared = state.jobs[job, FIRST_ID], state.jobs[job, IDS_USED]
     full = min(state.jobs[job, IDS], tokens // state.facts[replica, PREFIX_TOKENS])
     while shared < full:
         block = state.prefix_ids[first + shared]
@@ -261,14 +261,14 @@ def become_known(replica: int, job: int, tokens: int, state: State) -> None:
             break
         state.uses[replica, block] = 1
         shared += 1
-    state.jobs[job, SHARED] = shared
+    state.jobs[job, IDS_USED] = shared
 
 
 @compiled
 def leave_prefix(replica: int, job: int, copies: int, state: State) -> int:
     """A job leaves the copies that it uses, the last one first; how many of them others use still."""
     live, cache, first = state.live, state.cache, state.jobs[job, FIRST_ID]
-    shared, freshest, gap, kept = state.jobs[job, SHARED], live[replica, FRESHEST], live[replica, LAST_GAP], 0
+    shared, freshest, gap, kept = state.jobs[job, IDS_USED], live[replica, FRESHEST], live[replica, LAST_GAP], 0
     for at in range(first + copies - 1, first - 1, -1):
         node = first_copy(replica, state.prefix_ids[at], state) if at < first + shared else copy_node(job, state)
         state.uses[replica, node] -= 1

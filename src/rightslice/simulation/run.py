@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rightslice.core.replay import Confidence
 from rightslice.core.results import SimulationResult
+from rightslice.core.timeline import Fleet, Timeline
 from rightslice.simulation.scenario import Scenario
 
 if TYPE_CHECKING:
     from rightslice.simulation.cluster import Cluster, ClusterLog
+    from rightslice.simulation.timeline import WatchedRun
 
 
 def simulate(scenario: Scenario) -> SimulationResult:
@@ -24,13 +28,39 @@ def simulate(scenario: Scenario) -> SimulationResult:
     return result_of(SteppedRun(scenario))
 
 
-def simulate_cluster(scenario: Scenario, cluster: Cluster) -> tuple[SimulationResult, ClusterLog]:
-    """The same with a control plane, and what it did."""
-    from rightslice.simulation.cluster import control  # noqa: PLC0415 - loads numba
-    from rightslice.simulation.statistics import result_of  # noqa: PLC0415 - beside the constants of the loop
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A result with its course over time, and how sure its figures are."""
 
-    run, log = control(scenario, cluster)
-    return result_of(run), log
+    result: SimulationResult
+    timeline: Timeline
+    confidence: tuple[Confidence, ...]
+
+
+def watch(scenario: Scenario, fleet: Fleet) -> Watched:
+    """`simulate`, looked at on its way: the result is the same."""
+    from rightslice.simulation.timeline import WatchedRun  # noqa: PLC0415 - loads numba
+
+    return _watched(WatchedRun(scenario), fleet)
+
+
+def watch_cluster(scenario: Scenario, cluster: Cluster, fleet: Fleet) -> tuple[Watched, ClusterLog]:
+    """The same with a control plane, and what it did. `fleet`: prices, and those that it leaves alone."""
+    from rightslice.simulation.cluster import control  # noqa: PLC0415 - loads numba
+    from rightslice.simulation.timeline import WatchedRun  # noqa: PLC0415 - loads numba
+
+    run = WatchedRun(scenario)
+    _, log = control(scenario, cluster, run)
+    return _watched(run, fleet.with_log(log.replicas, log.nodes, [event.time_s for event in log.preemptions])), log
+
+
+def _watched(run: WatchedRun, fleet: Fleet) -> Watched:
+    from rightslice.simulation.confidence import confidence_of  # noqa: PLC0415 - beside the constants of the loop
+    from rightslice.simulation.statistics import count  # noqa: PLC0415 - beside the constants of the loop
+    from rightslice.simulation.timeline import timeline_of  # noqa: PLC0415 - loads numba
+
+    played = run.finish()
+    return Watched(count(run, played), timeline_of(run, played, fleet), confidence_of(run, played))
 
 
 def load_kernel() -> None:

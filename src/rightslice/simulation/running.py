@@ -15,6 +15,7 @@ from rightslice.simulation.layout import (
     FIRST,
     FREE,
     FRESH,
+    GROWING,
     KV_BLOCKS,
     LAST,
     LEFT,
@@ -23,6 +24,7 @@ from rightslice.simulation.layout import (
     NOBODY,
     ORDER,
     OWNER,
+    PREFILL_FIRST,
     PREFIX_BLOCKS,
     PROMISED,
     RATIO,
@@ -152,6 +154,12 @@ def blocks_for(tokens: int, replica: int, state: State) -> int:
 def new_blocks(replica: int, held: int, tokens: int, state: State) -> int:
     """Blocks for further tokens of a job that holds so many."""
     return blocks_for(held + tokens, replica, state) - blocks_for(held, replica, state)
+
+
+@compiled
+def takes_chunks(replica: int, state: State) -> bool:
+    """Whether a prompt takes the blocks of each chunk with the chunk, not all when it joins."""
+    return bool(state.facts[replica, ADMISSION] == GROWING and state.facts[replica, PREFILL_FIRST] == 0)
 
 
 @compiled

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError, model_validator
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 from rightslice.spec.fields import Seconds
 from rightslice.spec.nodes import compose
-from rightslice.spec.workload import Section
+from rightslice.spec.sections import Section
 
 MOST_REPLICAS = 1000
 """Of one deployment: each is looked at at every tick."""

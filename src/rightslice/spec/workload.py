@@ -5,19 +5,9 @@ Values are in base units after validation: seconds, bytes, USD, requests per sec
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    GetJsonSchemaHandler,
-    Tag,
-    model_validator,
-)
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from rightslice.core.engine import Dtype, KvDtype
 from rightslice.core.plan import Capacity, Price
@@ -46,29 +36,13 @@ from rightslice.spec.fields import (
     problem,
     problems,
 )
+from rightslice.spec.sections import Bare, Section
+from rightslice.spec.serving import EngineChoice, Prefix, Router
 
 API_VERSION = "rightslice/v1"
+DEFAULT_PRIORITY = 1
+"""Of classes that state none, and of pipelines."""
 Task = Literal["generate", "embed", "rerank", "transcribe", "synthesize", "custom"]
-
-
-class Section(BaseModel):
-    """Base of every part of a document: unknown keys are mistakes, values do not change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
-
-
-class Bare(Section):
-    """A section that may be written as the bare value of `mean`."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _bare(cls, value: Any) -> Any:
-        return value if isinstance(value, dict | cls) else {"mean": value}
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        section = handler.resolve_ref_schema(handler(schema))
-        return {"anyOf": [section["properties"]["mean"], section]}
 
 
 class Metadata(Section):
@@ -117,7 +91,13 @@ class Sessions(Section):
 
 
 class TrafficClass(Section):
-    """One class of requests to one model."""
+    """One class of requests to one model.
+
+    `prefix_hit_rate`: share of the prompt tokens that a prefix cache without limit would hold; what is found in real
+    caches is simulated. Without `prefix.tokens` or sessions, prompts begin with common text of that share. Where
+    sessions carry their history it is the part of it that clients send unchanged. None: not stated.
+    `priority`: higher goes first. `timeout`: a request that no engine has admitted for so long fails.
+    """
 
     name: Name = Field(default="default", alias="class")
     rate: Rate | None = None
@@ -126,11 +106,21 @@ class TrafficClass(Section):
     input_tokens: Tokens | None = None
     output_tokens: Tokens | None = None
     sessions: Sessions | None = None
-    prefix_hit_rate: Share = 0.0
-    priority: Annotated[int, Field(ge=0, le=1000)] = 1
+    prefix: Prefix | None = None
+    prefix_hit_rate: Share | None = None
+    priority: Annotated[int, Field(ge=0, le=1000)] = DEFAULT_PRIORITY
+    timeout: PositiveSeconds | None = None
     slo: Slos = ()
     tokens: Count | None = None
     deadline: TimeOfDay | None = None
+
+    @property
+    def shares_prompts(self) -> bool:
+        """Whether anything is stated that a prefix cache finds again; a trace may bring block ids besides."""
+        if self.prefix_hit_rate == 0.0:
+            return False
+        history = self.sessions is not None and self.sessions.carries_history
+        return history or bool(self.prefix and self.prefix.tokens) or self.prefix_hit_rate is not None
 
 
 class Lora(Section):
@@ -206,6 +196,8 @@ class Model(Section):
     interruptible: bool = False
     partition: PartitionName | None = None
     gpu: Name | None = None
+    router: Router | None = None
+    engine: EngineChoice = EngineChoice()
     profile: Profile | None = None
     memory: CustomMemory | None = None
 
@@ -237,7 +229,7 @@ class Pipeline(Section):
     name: Name
     stages: Annotated[tuple[str, ...], Field(min_length=1, max_length=64)]
     users: Annotated[dict[Name, Users], Field(min_length=1)]
-    lengths: dict[Name, StageLengths] = {}
+    lengths: Annotated[dict[Name, StageLengths], Field(default_factory=dict)]
     slo: Slos = ()
 
 
