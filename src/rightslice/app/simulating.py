@@ -14,8 +14,11 @@ from typing import Any, Final
 from rightslice.app.clusters import Server, controlled, gpus_of
 from rightslice.app.knowledge import known_names
 from rightslice.app.planning import architectures_of, traces_of
+from rightslice.app.recordings import recorded_s, repeats
+from rightslice.app.rolling import parse_rollout
 from rightslice.app.scenarios import Load, draw_day, draw_loads, scenarios, server
 from rightslice.catalogue.accelerators import device, resolve_device
+from rightslice.catalogue.disruptions import max_run_s
 from rightslice.catalogue.hardware import Device
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 from rightslice.core.plan import Deployment, Plan, PlannedModel
@@ -47,7 +50,8 @@ _OF_DEPLOYMENTS: Final = ("replicas", "accelerator", "autoscaler")
 class WhatIf:
     """What differs from the plan. `changes`: `PATH=VALUE` texts; None: as planned.
 
-    `autoscaler`: of every model with traffic of its own; `faults`: see `clusters`. Either brings a control plane.
+    `autoscaler`: of every model with traffic of its own; `faults`: see `faults`; `rollout`: see `rolling`. Each brings
+    a control plane, and so does a purchase whose machines end within the horizon.
     """
 
     trace: Path | None = None
@@ -58,6 +62,7 @@ class WhatIf:
     horizon_s: float | None = None
     autoscaler: str | None = None
     faults: tuple[str, ...] = ()
+    rollout: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,7 @@ class _Asked:
     servers: Mapping[str, Server]
     autoscalers: Mapping[str, Autoscaler]
     seed: int
+    given_trace: bool = False
 
 
 def simulate_plan(path: Path, what_if: WhatIf) -> Replay:
@@ -79,10 +85,22 @@ def simulate_plan(path: Path, what_if: WhatIf) -> Replay:
     Raises BadInputError: an unreadable or infeasible plan, one without its workload, an option that makes no sense.
     """
     asked = _asked(path, what_if)
-    if asked.autoscalers or what_if.faults:
-        day = draw_day(asked.workload, asked.needs, asked.traces, asked.seed, what_if.horizon_s)
-        return _with_control(asked, asked.autoscalers, what_if.faults, day)
-    return _as_planned(asked, what_if.horizon_s)
+    horizon_s = what_if.horizon_s or (recorded_s(asked.workload, asked.traces) if what_if.trace else None)
+    if asked.autoscalers or what_if.faults or what_if.rollout or _ends(asked.plan, horizon_s):
+        return _with_control(asked, asked.autoscalers, what_if, _day(asked, horizon_s))
+    return _as_planned(asked, horizon_s)
+
+
+def _day(asked: _Asked, horizon_s: float | None) -> Load:
+    """The traffic of a day, or of the recording where all of it is recorded."""
+    horizon_s = horizon_s or recorded_s(asked.workload, asked.traces)
+    return draw_day(asked.workload, asked.needs, asked.traces, asked.seed, horizon_s)
+
+
+def _ends(plan: Plan, horizon_s: float | None) -> bool:
+    """Whether machines reach the longest time that they may run."""
+    limits = [limit for pool in plan.pools if (limit := max_run_s(pool.purchase.capacity)) is not None]
+    return horizon_s is not None and any(limit <= horizon_s for limit in limits)
 
 
 def tune_plan(path: Path, what_if: WhatIf, progress: Callable[[str], None]) -> tuple[Trial, ...]:
@@ -94,7 +112,7 @@ def tune_plan(path: Path, what_if: WhatIf, progress: Callable[[str], None]) -> t
     asked = _asked(path, what_if)
     if not any(found.kind in ("hpa", "keda") for found in asked.autoscalers.values()):
         raise BadInputError(Diagnostic("RS0502", "--tune needs an autoscaler", hint="--autoscaler hpa"))
-    day = draw_day(asked.workload, asked.needs, asked.traces, asked.seed, what_if.horizon_s)
+    day = _day(asked, what_if.horizon_s)
     steady = max(found.replicas for found in asked.servers.values() if found.option.model in asked.autoscalers)
     sizes = sorted({max(1, round(part * steady)) for part in TUNED_SIZES})
     trials = []
@@ -104,7 +122,7 @@ def tune_plan(path: Path, what_if: WhatIf, progress: Callable[[str], None]) -> t
             name: found.model_copy(update={"share": share, "target": None, "min": least})
             for name, found in asked.autoscalers.items()
         }
-        trials.append(trial(share, least, _with_control(asked, tuned, what_if.faults, day)))
+        trials.append(trial(share, least, _with_control(asked, tuned, what_if, day)))
     return tuple(sorted(trials, key=lambda t: (not t.holds, t.usd if t.usd is not None else t.gpu_hours)))
 
 
@@ -118,7 +136,8 @@ def _asked(path: Path, what_if: WhatIf) -> _Asked:
     traces = traces_of(workload, path if path.is_dir() else path.parent)
     wanted = needs(workload, architectures, traces)
     servers = _servers(plan, wanted, own)
-    return _Asked(plan, workload, wanted, traces, servers, _autoscalers(workload, what_if.autoscaler, own), seed)
+    scalers = _autoscalers(workload, what_if.autoscaler, own)
+    return _Asked(plan, workload, wanted, traces, servers, scalers, seed, what_if.trace is not None)
 
 
 def _as_planned(asked: _Asked, horizon_s: float | None) -> Replay:
@@ -138,18 +157,20 @@ def _as_planned(asked: _Asked, horizon_s: float | None) -> Replay:
     hours = max((load.horizon_s for load in loads), default=0.0) / 3600.0
     gpus, usd_per_hour = _fleet(asked.plan, asked.servers)
     usd = None if usd_per_hour is None else usd_per_hour * hours
-    return Replay(asked.plan.name, asked.seed, tuple(results), cpu_s, gpus * hours, usd)
+    notes = repeats(asked.workload, asked.traces, hours * 3600.0) if asked.given_trace else ()
+    return Replay(asked.plan.name, asked.seed, tuple(results), cpu_s, gpus * hours, usd, notes=notes)
 
 
-def _with_control(asked: _Asked, autoscalers: Mapping[str, Autoscaler], faults: tuple[str, ...], load: Load) -> Replay:
+def _with_control(asked: _Asked, autoscalers: Mapping[str, Autoscaler], what_if: WhatIf, load: Load) -> Replay:
     """All models together, for they share nodes; one run for each population of pipeline users."""
-    plan, servers = asked.plan, asked.servers
+    plan, servers, faults = asked.plan, asked.servers, what_if.faults
+    rollout = parse_rollout(what_if.rollout) if what_if.rollout is not None else None
     results, logs, cpu_s = [], [], 0.0
     load_kernel()
     for population in load.populations or (None,):
         horizon_s = max(load.horizon_s, population.duration_s if population else 0.0)
         one = replace(load, horizon_s=horizon_s, populations=(population,) if population else ())
-        made = controlled(plan, servers, autoscalers, faults, one, asked.traces)
+        made = controlled(plan, servers, autoscalers, faults, one, asked.traces, rollout)
         built = tuple(_built(key, found, made.slots) for key, found in servers.items() if found.option.costs)
         started_s = time.process_time()
         (scenario,) = scenarios(one, built)
@@ -179,6 +200,8 @@ def _with_control(asked: _Asked, autoscalers: Mapping[str, Autoscaler], faults: 
         unknown_phases=tuple(dict.fromkeys(name for log, *_ in logs for name in log.unknown_phases)),
         faults=faults,
         apart=tuple(pool.name for pool in logs[0][1].apart),
+        rollouts=tuple(found for log, *_ in logs for found in log.rollouts),
+        notes=repeats(asked.workload, asked.traces, load.horizon_s),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rightslice.core.documents import to_jsonable
-from rightslice.core.results import SimulationResult
+from rightslice.core.results import ClassResult, SimulationResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +22,35 @@ class ScaleEvent:
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """A node is lost with what ran on it."""
+    """Replicas end before they have finished what they have.
+
+    `cause`: their `node` is lost, one `gpu` of it, the engine of a `pod`, or the `grace` of a replica that was told to
+    end is over. `gpu` is that of the node, `replicas` the ones that stopped.
+    """
 
     time_s: float
     pool: str
     node: str
     requests_requeued: int
     requests_lost: int
+    cause: str = "node"
+    gpu: int | None = None
+    replicas: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutResult:
+    """A rolling update of one deployment. `done_s` None: not by the end. `stuck_s`: Kubernetes calls it failed, and
+    `message` says why. `during`: its model's classes, by the requests that came while it lasted."""
+
+    deployment: str
+    at_s: float
+    surge: int
+    unavailable: int
+    done_s: float | None
+    stuck_s: float | None
+    message: str = ""
+    during: tuple[ClassResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +87,7 @@ class Replay:
     `usd` is None where the machines of a changed accelerator have no price here. The rest is empty without a control
     plane; `unknown_phases` of a cold start count 0 because nobody published them. Pools `apart` keep all their nodes
     and replicas, for it cannot move them: no autoscaler and no fault reaches them. `faults` that were asked for.
+    `notes`: what else a reader has to know.
     """
 
     plan: str
@@ -80,6 +103,8 @@ class Replay:
     unknown_phases: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
+    rollouts: tuple[RolloutResult, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def requests(self) -> int:
@@ -97,14 +122,14 @@ class Replay:
 
     @property
     def dark_s(self) -> dict[str, float]:
-        """Deployment -> seconds, by its ticks, in which requests waited and no replica of those asked for was ready."""
+        """Deployment -> seconds, by its ticks, in which requests waited and no replica was ready, asked for or not."""
         found: dict[str, float] = {}
         before: dict[str, Moment] = {}
         for moment in self.timeline:
             earlier = before.get(moment.deployment, moment)
             before[moment.deployment] = moment
             span_s = moment.time_s - earlier.time_s  # below zero where the run of another population begins
-            if span_s > 0.0 and earlier.replicas > 0 and earlier.ready == 0 and moment.in_flight > 0.0:
+            if span_s > 0.0 and earlier.ready == 0 and moment.in_flight > 0.0:
                 found[moment.deployment] = found.get(moment.deployment, 0.0) + span_s
         return found
 
@@ -150,6 +175,8 @@ class Replay:
             "timeline": to_jsonable(self.timeline),
             "unknown_phases": list(self.unknown_phases),
             "apart": list(self.apart),
+            "rollouts": [_rollout(found) for found in self.rollouts],
+            "notes": list(self.notes),
         }
 
 
@@ -192,6 +219,10 @@ def _scaling(event: ScaleEvent) -> dict[str, Any]:
         "to": event.after,
         "reason": event.reason,
     }
+
+
+def _rollout(found: RolloutResult) -> dict[str, Any]:
+    return {**to_jsonable(found), "during": [_renamed(to_jsonable(c)) for c in found.during]}
 
 
 def _renamed(found: dict[str, Any]) -> dict[str, Any]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from rightslice.catalogue.cold_start import startup_budget
 from rightslice.core.plan import Deployment
 from rightslice.kube.names import label_value
 from rightslice.kube.objects import (
@@ -18,7 +16,7 @@ from rightslice.kube.objects import (
     service_account,
 )
 from rightslice.manifests.pods import pod_template, ports
-from rightslice.manifests.timing import startup_budget_s
+from rightslice.manifests.timing import rollout_deadline_s
 from rightslice.manifests.view import ROLE_LABEL, Unit, model_labels
 
 PLAN_ANNOTATION = "rightslice/plan"
@@ -56,18 +54,13 @@ def predicted_rate(planned: Deployment) -> str:
     return f"{rate.value:.3g} ({rate.low:.3g} to {rate.high:.3g}) requests/s a replica, {rate.provenance}"
 
 
-def deadline_s(unit: Unit) -> int:
-    """Seconds after which a rollout without progress is reported: image pull, and 1.5 times the start-up budget."""
-    return startup_budget().image_pull_s + math.ceil(1.5 * startup_budget_s(unit.weights_bytes))
-
-
 def _spec(unit: Unit) -> Object:
     """A rolling update starts a new pod first only where the plan has room for it, else it would wait for ever."""
     surge, unavailable = (1, 0) if unit.spare else (0, 1)
     return {
         "replicas": unit.deployment.replicas.steady,
         "revisionHistoryLimit": 5,
-        "progressDeadlineSeconds": deadline_s(unit),
+        "progressDeadlineSeconds": rollout_deadline_s(unit.weights_bytes),
         "selector": {"matchLabels": unit.selector()},
         "strategy": {
             "type": "RollingUpdate",

@@ -37,7 +37,7 @@ from rightslice.core.slo import Slo
 from rightslice.simulation import layout
 from rightslice.simulation.inputs import PS_PER_S, picoseconds
 from rightslice.simulation.layout import Floats, Ints
-from rightslice.simulation.play import SteppedRun
+from rightslice.simulation.play import Played, SteppedRun
 from rightslice.simulation.scenario import ClosedPipeline, LlmServer, OpenClass, Scenario, StageServer
 
 Server = LlmServer | StageServer
@@ -86,19 +86,11 @@ class Times:
 def result_of(run: SteppedRun) -> SimulationResult:
     """Play the run to its end and count."""
     scenario, requests, played = run.scenario, run.requests, run.finish()
-    first_ps, finish_ps, totals, passes, requeued, hit_tokens = played
+    finish_ps, totals, passes, requeued = played.finish_ps, played.totals, played.passes, played.requeued
     warm_ps, end_ps = picoseconds(scenario.warmup_s), picoseconds(scenario.horizon_s)
-    with_tokens = frozenset(s.model for s in run.servers if isinstance(s, LlmServer))
+    with_tokens = _with_tokens(run)
     counted = requests.arrival_ps >= warm_ps
-    per_class: list[ClassResult] = []
-    for index, traffic in enumerate(scenario.classes):
-        mine = counted & (requests.class_index == index)
-        answer = requests.answer[mine] if traffic.model in with_tokens else np.zeros(int(mine.sum()), dtype=np.int64)
-        times = Times(requests.arrival_ps[mine], first_ps[mine], finish_ps[mine], answer, end_ps)
-        admitted = mine & (hit_tokens != layout.NOT_YET)
-        prompts = int(requests.prompt[admitted].sum())
-        hit_rate = int(hit_tokens[admitted].sum()) / prompts if prompts and traffic.prefixes else None
-        per_class.append(_class_result(traffic, times, scenario.horizon_s - scenario.warmup_s, hit_rate))
+    per_class = _classes(run, played, counted, scenario.horizon_s - scenario.warmup_s)
     passes = passes[passes[:, layout.PASS_START] >= warm_ps]
     pipelines: list[PipelineResult] = []
     failed = sum(c.failed for c in per_class)
@@ -116,10 +108,36 @@ def result_of(run: SteppedRun) -> SimulationResult:
         failed=failed,
         requeued=requeued,
         lost=lost,
-        per_class=tuple(per_class),
+        per_class=per_class,
         pipelines=tuple(pipelines),
         replicas=_replicas(run.servers, totals, end_ps),
     )
+
+
+def classes_between(run: SteppedRun, begin_s: float, end_s: float) -> tuple[ClassResult, ...]:
+    """Every class, by its requests that come within a part of a run that has been played to its end."""
+    arrival_ps = run.requests.arrival_ps
+    counted = (arrival_ps >= picoseconds(begin_s)) & (arrival_ps < picoseconds(end_s))
+    return _classes(run, run.finish(), counted, max(end_s - begin_s, 1.0 / PS_PER_S))
+
+
+def _with_tokens(run: SteppedRun) -> frozenset[str]:
+    return frozenset(s.model for s in run.servers if isinstance(s, LlmServer))
+
+
+def _classes(run: SteppedRun, played: Played, counted: Bools, span_s: float) -> tuple[ClassResult, ...]:
+    """Every class of open-loop requests, by those that are counted."""
+    requests, with_tokens, end_ps = run.requests, _with_tokens(run), picoseconds(run.scenario.horizon_s)
+    found: list[ClassResult] = []
+    for index, traffic in enumerate(run.scenario.classes):
+        mine = counted & (requests.class_index == index)
+        answer = requests.answer[mine] if traffic.model in with_tokens else np.zeros(int(mine.sum()), dtype=np.int64)
+        times = Times(requests.arrival_ps[mine], played.first_ps[mine], played.finish_ps[mine], answer, end_ps)
+        admitted = mine & (played.hit_tokens != layout.NOT_YET)
+        prompts = int(requests.prompt[admitted].sum())
+        hit_rate = int(played.hit_tokens[admitted].sum()) / prompts if prompts and traffic.prefixes else None
+        found.append(_class_result(traffic, times, span_s, hit_rate))
+    return tuple(found)
 
 
 def distribution(values: NDArray[np.float64]) -> Distribution | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -37,12 +37,14 @@ class NodePool:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node. `ready_s`: from when pods start on it; NEVER where the request is not served."""
+    """One node. `ready_s`: from when pods start on it; NEVER where the request is not served. `lost`: resources of its
+    failed GPUs."""
 
     name: str
     zone: str
     requested_s: float
     ready_s: float
+    lost: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +245,9 @@ def _share(pool: NodePool, pods: Sequence[Pod]) -> float:
 
 
 def _free(pool: NodePool, nodes: Sequence[Node], pods: Sequence[Pod]) -> dict[str, dict[str, int]]:
-    free = {node.name: dict(pool.capacity) for node in nodes}
+    free = {
+        node.name: {name: total - node.lost.get(name, 0) for name, total in pool.capacity.items()} for node in nodes
+    }
     for pod in pods:
         if pod.node in free:
             free[pod.node][pod.resource] -= pod.count

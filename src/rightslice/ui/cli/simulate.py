@@ -49,12 +49,17 @@ class Change:
         Parameter(
             negative=(),
             show_default=False,
-            help="What goes wrong; may be repeated: spot, spot@0.1/h, nodes, zone@10m.",
+            help="What goes wrong; may be repeated: spot, spot@0.1/h, nodes, gpu, gpu@10m, pods@1/d, zone@10m.",
         ),
     ] = ()
+    rollout: Annotated[
+        str | None,
+        Parameter(help="A rolling update of every deployment: 30m, or 30m,surge=1,unavailable=0."),
+    ] = None
     seed: Annotated[int | None, Parameter(help="Seed of the traffic; the plan's by default.")] = None
     horizon: Annotated[
-        str | None, Parameter(help="How long is simulated: 6h. As long as the plan's verification by default.")
+        str | None,
+        Parameter(help="How long is simulated: 6h. By default the plan's verification, or the --trace."),
     ] = None
 
 
@@ -84,6 +89,7 @@ def simulate(plan: Path, /, *, change: Change = _NOTHING, tune: Flag = False, js
         horizon_s=quantity_of("--horizon", parse_seconds, change.horizon) if change.horizon is not None else None,
         autoscaler=change.autoscaler,
         faults=change.fault,
+        rollout=change.rollout,
     )
     if tune:
         with Progress(quiet=json) as progress:
