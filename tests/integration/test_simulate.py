@@ -211,7 +211,9 @@ def test_tuning_orders_settings_by_cost(day: Path, capfdbinary: pytest.CaptureFi
     holding = [trial["usd"] for trial in trials if trial["holds"]]
     assert holding == sorted(holding)
     assert code == (0 if holding else 1)
-    assert len({(trial["share"], trial["min_replicas"]) for trial in trials}) == len(trials) >= 8
+    names = ("share", "min_replicas", "down_window_s", "up_window_s")
+    assert len({tuple(trial[name] for name in names) for trial in trials}) == len(trials) >= 8
+    assert len({trial["down_window_s"] for trial in trials}) == 3
 
 
 @pytest.mark.parametrize(

@@ -181,12 +181,26 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """One setting of an autoscaler over a day. `share`: of a replica's rated load that is aimed at. `achieved`: of the
-    objective that is nearest to failing, or fails most. `changes`: how often the size changed."""
+class Setting:
+    """Of autoscalers: `share` of a replica's rated load that is aimed at, least replicas as a share of those planned
+    (`least`), stabilisation windows. None: as the autoscaler has it."""
 
-    share: float
+    share: float | None = None
+    least: float | None = None
+    down_window_s: float | None = None
+    up_window_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One setting of an autoscaler over a day. `share`: of a replica's rated load that is aimed at; None where a target
+    is given. `min_replicas`: of all that scale. `achieved`: of the objective that is nearest to failing, or fails most.
+    `changes`: how often the size changed."""
+
+    share: float | None
     min_replicas: int
+    down_window_s: float
+    up_window_s: float
     gpu_hours: float
     usd: float | None
     holds: bool
@@ -194,21 +208,17 @@ class Trial:
     achieved: float
     changes: int
 
+    @property
+    def cost(self) -> float:
+        """USD, or GPU-hours where there is no price."""
+        return self.gpu_hours if self.usd is None else self.usd
 
-def trial(share: float, min_replicas: int, replay: Replay) -> Trial:
-    """What a run says about a setting."""
+
+def worst_objective(replay: Replay) -> tuple[str, float]:
+    """The objective that is nearest to failing, or fails most, and the share of requests that met it."""
     outcomes = [outcome for result in replay.results for outcome in result.outcomes]
     worst = min(outcomes, key=lambda o: o.achieved_share - o.slo.share, default=None)
-    return Trial(
-        share,
-        min_replicas,
-        replay.gpu_hours,
-        replay.usd,
-        replay.holds,
-        worst.slo.name if worst else "",
-        worst.achieved_share if worst else 1.0,
-        len(replay.scale_events),
-    )
+    return (worst.slo.name, worst.achieved_share) if worst else ("", 1.0)
 
 
 def _scaling(event: ScaleEvent) -> dict[str, Any]:

@@ -86,6 +86,7 @@ RULES: Final[dict[str, str]] = {
     "RS5010": "availability.one-failure-domain",
     "RS5012": "availability.split-model",
     "RS5011": "prediction.not-calibrated",
+    "RS5015": "scaling.no-use",
     # RS9xxx: the tool itself
     "RS9001": "internal.unexpected",
 }

@@ -15,6 +15,7 @@ from rightslice.kube.objects import (
     service,
     service_account,
 )
+from rightslice.manifests.autoscalers import autoscaler
 from rightslice.manifests.pods import pod_template, ports
 from rightslice.manifests.timing import rollout_deadline_s
 from rightslice.manifests.view import ROLE_LABEL, Unit, model_labels
@@ -26,6 +27,7 @@ RATE_ANNOTATION = "rightslice/predicted-rate"
 def model_objects(units: Sequence[Unit]) -> list[Object]:
     """Everything of one model: its workloads, then account, Service and disruption budget of each role."""
     made = [workload(unit) for unit in units]
+    made += [autoscaler(unit, _metadata(unit), unit.scaling) for unit in units if unit.scaling]
     fronts: dict[str, list[Unit]] = {}
     for unit in units:
         fronts.setdefault(unit.service, []).append(unit)
@@ -36,8 +38,12 @@ def model_objects(units: Sequence[Unit]) -> list[Object]:
 
 def workload(unit: Unit) -> Object:
     """The workload of one deployment."""
-    metadata = Metadata(unit.name, unit.namespace, unit.labels(), marks(unit))
+    metadata = _metadata(unit)
     return leader_worker_set(metadata, _group_spec(unit)) if unit.grouped else deployment(metadata, _spec(unit))
+
+
+def _metadata(unit: Unit) -> Metadata:
+    return Metadata(unit.name, unit.namespace, unit.labels(), marks(unit))
 
 
 def marks(unit: Unit) -> dict[str, str]:
@@ -55,10 +61,13 @@ def predicted_rate(planned: Deployment) -> str:
 
 
 def _spec(unit: Unit) -> Object:
-    """A rolling update starts a new pod first only where the plan has room for it, else it would wait for ever."""
+    """A rolling update starts a new pod first only where the plan has room for it, else it would wait for ever.
+
+    No size where an autoscaler has it: applying the manifest again would set it back.
+    """
     surge, unavailable = (1, 0) if unit.spare else (0, 1)
     return {
-        "replicas": unit.deployment.replicas.steady,
+        "replicas": None if unit.scaling else unit.deployment.replicas.steady,
         "revisionHistoryLimit": 5,
         "progressDeadlineSeconds": rollout_deadline_s(unit.weights_bytes),
         "selector": {"matchLabels": unit.selector()},

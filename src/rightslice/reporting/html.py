@@ -13,6 +13,7 @@ from rightslice.core.plan import Plan
 from rightslice.core.quantities import format_usd
 from rightslice.core.text import visible
 from rightslice.reporting import page, summary, svg
+from rightslice.reporting.autoscaling_text import day_text, scaling_rows, trial_rows
 from rightslice.reporting.text import percent
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -47,6 +48,9 @@ def plan_html(plan: Plan) -> str:
         dots=dots,
         axis=axis,
         facts=page.verification_rows(plan),
+        scaling=scaling_rows(plan),
+        day=day_text(plan),
+        trials=trial_rows(plan),
         usd=format_usd,
     ) + "\n"  # fmt: skip
 

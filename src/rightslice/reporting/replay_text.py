@@ -45,13 +45,14 @@ def trials_text(trials: Sequence[Trial], *, width: int = 80, color: bool = False
     holding = sum(t.holds for t in trials)
     canvas.line((f"{holding} of {len(trials)} settings hold", "bold"), " over the same day; the cheapest first")
     canvas.blank()
-    names = ("holds", "share of rated load", "least replicas", "GPU hours", "cost", "tightest objective", "changes")
+    names = ("holds", "load", "least", "windows", "GPU hours", "cost", "tightest objective", "changes")
     columns = [Column(name, "right" if number else "left") for number, name in enumerate(names)]
     rows = [
         [
             "yes" if t.holds else "no",
-            f"{t.share:g}",
+            f"{t.share:.0%}" if t.share is not None else "-",
             f"{t.min_replicas:,}",
+            f"{t.up_window_s:.0f} / {t.down_window_s:.0f} s",
             f"{t.gpu_hours:,.1f}",
             format_usd(t.usd) if t.usd is not None else "-",
             f"{t.objective} {t.achieved:.1%}",
@@ -60,6 +61,9 @@ def trials_text(trials: Sequence[Trial], *, width: int = 80, color: bool = False
         for t in trials
     ]
     canvas.table(columns, rows)
+    canvas.line(
+        ("load: aimed at, of what a replica carries; windows: up / down; the others as the autoscaler has it", "dim")
+    )
     return canvas.render()
 
 

@@ -190,13 +190,9 @@ class ClusterState:
 
     def pods(self, pool: PoolState) -> list[Pod]:
         """Pods of the pool in order of birth, those that drain included: they hold their GPUs."""
-        found = [
-            (r.born_s, Pod(r.name, w.spec.resource, w.spec.count, r.node))
-            for w in self.workloads
-            if w.spec.pool == pool.spec.nodes.name
-            for r in w.replicas
-        ]
-        return [pod for _, pod in sorted(found, key=lambda pair: pair[0])]
+        mine = [(w.spec, r) for w in self.workloads if w.spec.pool == pool.spec.nodes.name for r in w.replicas]
+        mine.sort(key=lambda pair: pair[1].born_s)
+        return [Pod(r.name, spec.resource, spec.count, r.node) for spec, r in mine]
 
     def as_pods(self, replicas: Sequence[Replica]) -> list[PodState]:
         """Replicas as a ReplicaSet ranks them."""

@@ -73,6 +73,8 @@ class Disruptions:
         if pool.spec.owned:
             return replace(spec, min_nodes=standing, max_nodes=standing)
         lost = {zone for zone, back_s in self.lost_zones.items() if back_s > self.state.now_s}
+        if not lost and not pool.leaving:
+            return spec
         zones = tuple(zone for zone in spec.zones if zone not in lost)
         if not zones:
             return replace(spec, min_nodes=0, max_nodes=standing)

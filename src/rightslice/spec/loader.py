@@ -14,8 +14,9 @@ from rightslice.spec.checks import idle_models, workload_problems
 from rightslice.spec.fields import Known, Problem
 from rightslice.spec.mistakes import bad_input, diagnostics_of
 from rightslice.spec.nodes import Document, Finding, Plain, compose
+from rightslice.spec.section import Section
 from rightslice.spec.source import MAX_BYTES, read_text
-from rightslice.spec.workload import API_VERSION, Section, Workload
+from rightslice.spec.workload import API_VERSION, Workload
 
 NOTHING_KNOWN: Final = Known()
 _TRACE_HINT: Final = "put recorded requests into a file of their own: `trace: file.csv`"

@@ -8,8 +8,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Discriminator,
     Field,
     GetJsonSchemaHandler,
@@ -21,6 +19,7 @@ from pydantic_core import CoreSchema
 
 from rightslice.core.engine import Dtype, KvDtype
 from rightslice.core.plan import Capacity, Price
+from rightslice.spec.autoscaler import Autoscaler
 from rightslice.spec.checks import workload_problems
 from rightslice.spec.fields import (
     AcceleratorName,
@@ -46,15 +45,10 @@ from rightslice.spec.fields import (
     problem,
     problems,
 )
+from rightslice.spec.section import Section
 
 API_VERSION = "rightslice/v1"
 Task = Literal["generate", "embed", "rerank", "transcribe", "synthesize", "custom"]
-
-
-class Section(BaseModel):
-    """Base of every part of a document: unknown keys are mistakes, values do not change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
 
 class Bare(Section):
@@ -203,11 +197,20 @@ class Model(Section):
     traffic: Annotated[tuple[TrafficClass, ...], OneOrMany()] = ()
     isolation: Literal["required", "preferred", "none"] | None = None
     min_replicas: Annotated[int, Field(ge=0, le=100_000)] | None = None
+    autoscaling: Autoscaler | None = None
     interruptible: bool = False
     partition: PartitionName | None = None
     gpu: Name | None = None
     profile: Profile | None = None
     memory: CustomMemory | None = None
+
+    @model_validator(mode="after")
+    def _scalable(self) -> Self:
+        if self.autoscaling is not None:
+            if not self.traffic:
+                raise problem("RS0204", "autoscaling follows traffic of the model's own", path=("autoscaling",))
+            self.autoscaling.check_emitted()
+        return self
 
 
 class Users(Section):
@@ -237,7 +240,7 @@ class Pipeline(Section):
     name: Name
     stages: Annotated[tuple[str, ...], Field(min_length=1, max_length=64)]
     users: Annotated[dict[Name, Users], Field(min_length=1)]
-    lengths: dict[Name, StageLengths] = {}
+    lengths: dict[Name, StageLengths] = Field(default_factory=dict)
     slo: Slos = ()
 
 

@@ -78,7 +78,8 @@ def simulate(plan: Path, /, *, change: Change = _NOTHING, tune: Flag = False, js
     json
         Print one JSON document.
     """
-    from rightslice.app.simulating import WhatIf, simulate_plan, tune_plan  # noqa: PLC0415 - heavy
+    from rightslice.app.simulating import WhatIf, simulate_plan  # noqa: PLC0415 - heavy
+    from rightslice.app.tuning import tune_plan  # noqa: PLC0415 - heavy
 
     what_if = WhatIf(
         trace=change.trace,
