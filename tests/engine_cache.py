@@ -1,4 +1,7 @@
-"""vLLM's own answers about its KV cache, and where ours differ from them."""
+"""vLLM's own answers about its KV cache, and where ours differ from them.
+
+Every shipped model is asked about a cache in 16 bit, and one model of each family about a cache in FP8.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,12 @@ from rightslice.memory.reservation import cache_plan
 
 ANSWERS: Final = Path(__file__).parent / "data" / "engine_cache" / "vllm.json"
 NOT_ASKED: Final = {
+    "Deci--DeciLM-7B": "vLLM 0.32 has no class for it: its DeciLMForCausalLM wants block_configs",
+    "google--flan-t5-xl": "vLLM 0.32 has no class for it, and its Transformers backend cannot trace T5",
+    "deepseek-ai--DeepSeek-V4-Flash": "the CPU build has attention of its own for it, without the packed cache",
+    "nvidia--DeepSeek-V4-Pro-NVFP4": "the CPU build has attention of its own for it, without the packed cache",
+    "sgl-project--DeepSeek-V4-Flash-FP8": "the CPU build has attention of its own for it, without the packed cache",
+    "sgl-project--DeepSeek-V4-Pro-FP8": "the CPU build has attention of its own for it, without the packed cache",
     "microsoft--Phi-3.5-MoE-instruct": "no class of its own: traced through Transformers for many minutes",
     "microsoft--Phi-mini-MoE-instruct": "no class of its own: traced through Transformers for many minutes",
 }
@@ -23,6 +32,10 @@ NAMED: Final = {
     "microsoft--Phi-4-mini-instruct": "a window as long as the context is no window to us: one block fewer",
 }
 """Models whose answers differ, and why; each must differ by exactly that."""
+SIXTEEN_BIT: Final = {
+    "tiiuae--falcon-180B": "vLLM's Falcon gives attention with rotary positions no cache type: FP8 has no effect",
+}
+"""Models whose cache stays at 16 bit whatever type is asked for, and why."""
 _ROOMS: Final = (3 * 2**30, 40 * 2**30 + 12_345)
 _STAGED: Final = (
     "Qwen--Qwen3-32B",
@@ -37,7 +50,7 @@ _STAGED: Final = (
 def questions() -> dict[str, Any]:
     """Every shipped configuration of a model with a cache, with the engines and lengths to ask about."""
     root = files("rightslice.catalogue") / "data" / "architectures"
-    found = {}
+    found, families = {}, set()
     for item in sorted(root.iterdir(), key=lambda i: i.name):
         name = item.name.removesuffix(".json")
         model = resolve_model(name)
@@ -45,8 +58,10 @@ def questions() -> dict[str, Any]:
             continue
         sizes = [t for t in (1, 2, 8) if not legal_parallelism(model, EngineSettings(tensor_parallel_size=t))]
         states = any(g.kind in ("mamba", "linear") for g in model.attention)
-        engines = [(t, 1, True) for t in sizes] + ([(1, 1, False)] if states else [])
-        engines += [(1, 2, True)] if name in _STAGED else []
+        engines = [(t, 1, True, "auto") for t in sizes] + ([(1, 1, False, "auto")] if states else [])
+        engines += [(1, 2, True, "auto")] if name in _STAGED else []
+        engines += [(1, 1, True, "fp8")] if model.family not in families else []
+        families.add(model.family)
         context = model.context_max or 2048
         lengths = [min(context, 131_072), min(context, 40_960), max(1, context // 3)]
         found[name] = {
@@ -72,6 +87,7 @@ def _difference(name: str, version: str, answer: dict[str, Any]) -> str:
         max_model_len=answer["max_model_len"],
         max_num_batched_tokens=answer["max_num_batched_tokens"],
         block_size_tokens=answer["block_size"],
+        kv_dtype="fp8" if answer["kv_dtype"] == "fp8" and name not in SIXTEEN_BIT else "bf16",
         prefix_caching=answer["prefix_caching"],
     )
     plan, length = cache_plan(resolve_model(name), settings), answer["max_model_len"]
@@ -93,7 +109,8 @@ def _difference(name: str, version: str, answer: dict[str, Any]) -> str:
                 said["tokens"] = plan.logged_tokens(room["room_bytes"], length)
                 said["concurrency"] = plan.concurrency(room["room_bytes"], length)
             wrong += [f"room {room['room_bytes']}, {k}: {said[k]} is not {room[k]}" for k in said if said[k] != room[k]]
-    return f"tp {answer['tensor']} pp {answer['stages']} {length}: {'; '.join(wrong)}" if wrong else ""
+    engine = f"tp {answer['tensor']} pp {answer['stages']} {answer['kv_dtype']} {length}"
+    return f"{engine}: {'; '.join(wrong)}" if wrong else ""
 
 
 def updating() -> bool:

@@ -43,6 +43,7 @@ def random_engine(numbers: np.random.Generator, name: str, model: str) -> LlmSer
         max_num_batched_tokens=budget,
         max_model_len=any_of(numbers, 20, 10**6, 10**6),
         admission=any_of(numbers, *admissions),
+        prefill_first=budget in (3, 64),
     )
 
 

@@ -215,6 +215,9 @@ class Reference:
         if isinstance(entity, User):
             pipeline = entity.pipeline
             entity.due, entity.stage = None, 0
+            most = self.scenario.pipelines[pipeline].requests
+            if most is not None and self.started[pipeline] >= most:
+                return
             entity.row = [pipeline, self.started[pipeline], entity.number, now, *[NOT_YET] * (1 + 3 * self.longest)]
             self.rows.append(entity.row)
             self.started[pipeline] += 1

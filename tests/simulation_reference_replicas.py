@@ -171,10 +171,13 @@ class Engine(Replica):
         self.waiting = first_of_equals(self.waiting)
         self.preemptions += 1
 
-    def serve_running(self) -> None:
-        """Tokens of this step for the jobs that run."""
+    def serve_running(self, *, decode: bool = True) -> None:
+        """Tokens of this step for the jobs that run; with `prefill_first` for one kind of them."""
         for job in list(self.running):
             if job not in self.running:
+                continue
+            if self.server.prefill_first and job.decodes != decode:
+                job.chunk = 0
                 continue
             before = self.running[: self.running.index(job)]
             budget = self.server.max_num_batched_tokens - sum(other.chunk for other in before)
@@ -191,7 +194,10 @@ class Engine(Replica):
         budget = self.server.max_num_batched_tokens - sum(job.chunk for job in self.running)
         self.drop_idle()
         expected = -(-sum(job.answer - job.answered for job in self.running) * self.ratio // 10**9)
-        while self.waiting and budget and len(self.running) < self.server.max_num_seqs:
+        most = self.server.max_num_seqs
+        if self.server.prefill_first:
+            most = min(most, self.server.max_num_batched_tokens)
+        while self.waiting and budget and len(self.running) < most:
             job = self.waiting[0]
             whole = self.server.admission == "answer"
             blocks = self.blocks_for(job.prompt + job.answer - 1 if whole else job.known)
@@ -219,10 +225,17 @@ class Engine(Replica):
             return
         self.drop_expired(now)
         evictions = self.preemptions
-        self.serve_running()
+        if self.server.prefill_first:
+            self.serve_running(decode=False)
+            self.admit()
+            if not any(job.chunk for job in self.running):
+                self.serve_running()
+        else:
+            self.serve_running()
         self.retracting = evictions < self.preemptions
         if not self.retracting:
-            self.admit()
+            if not self.server.prefill_first:
+                self.admit()
         elif self.server.admission == "estimate":
             decoding = [job for job in self.running if job.decodes]
             answered, promised = sum(job.answered for job in decoding), sum(job.answer for job in decoding)
@@ -232,7 +245,7 @@ class Engine(Replica):
             assert not self.waiting, "work conserving"
             self.ratio = 700_000_000
             return
-        decoding = [job for job in self.running if job.decodes]
+        decoding = [job for job in self.running if job.decodes and job.chunk]
         prefilling = [job for job in self.running if not job.decodes]
         work = sum(job.chunk * job.cached + job.chunk * (job.chunk + 1) // 2 for job in prefilling)
         costs = self.server.costs.scaled(self.slowdown)
@@ -253,11 +266,11 @@ class Engine(Replica):
         """Hand out the tokens of the step; the jobs that are done, in order of admission."""
         self.count(now)
         self.due = None
-        if any(job.decodes for job in self.running) and not self.retracting:
+        if any(job.decodes and job.chunk for job in self.running) and not self.retracting:
             self.ratio = max(98_000_000, self.ratio - 602_000_000 // 600)
         for job in self.running:
             job.cached += job.chunk
-            if job.cached == job.known:
+            if job.chunk and job.cached == job.known:
                 job.answered += 1
                 job.decodes = True
                 job.first_ps = now if job.first_ps == NOT_YET else job.first_ps

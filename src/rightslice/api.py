@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rightslice.app.autoscaling import plan_scaled
+from rightslice.app.predict import Load
+from rightslice.app.predict_one import Answer, Asked, predict_one
 from rightslice.app.simulating import WhatIf, simulate_plan
 from rightslice.app.sizing import size_model
 
-__all__ = ["WhatIf", "plan", "simulate", "size"]
+__all__ = ["Asked", "Load", "WhatIf", "plan", "predict", "simulate", "size"]
 
 if TYPE_CHECKING:
     from rightslice.core.plan import Plan
@@ -24,6 +26,14 @@ def plan(workload: str | Path, *, seed: int = 0, risk: float = 0.05) -> Plan:
     a plan with `feasible` False and `binding` set. Raises BadInputError for a bad file.
     """
     return plan_scaled(Path(workload), seed=seed, risk=risk).plan
+
+
+def predict(asked: Asked, load: Load, *, input_tokens: int = 1024, output_tokens: int = 256) -> Answer:
+    """How fast one deployment is under a load, with 80 % intervals.
+
+    Raises BadInputError for unknown names and impossible parallel sizes, InfeasibleError where it does not fit.
+    """
+    return predict_one(asked, load, input_tokens, output_tokens)
 
 
 def simulate(plan: str | Path, what_if: WhatIf | None = None) -> Replay:

@@ -163,6 +163,7 @@ def test_a_model_is_read_by_its_id_and_kept(hub: Hub, tmp_path: Path) -> None:
 WEIGHTS = {
     "model.embed_tokens.weight": [32_000, 2048],
     "model.layers.0.mlp.up_proj.weight": [5632, 2048],
+    "model.layers.1.all_others": [499_501, 2048],
     "model.layers.22.eh_proj.weight": [2048, 4096],  # beyond the 22 layers: multi-token prediction
 }
 
@@ -180,7 +181,7 @@ def test_headers_give_the_exact_bytes_and_the_tensors_stay_where_they_are(hub: H
     first = size(hub.url, tmp_path, MODEL, "--json")
     assert (first.returncode, first.stderr) == (0, "")
     report = json.loads(first.stdout)
-    assert report["weights_bytes"] == 2 * (32_000 * 2048 + 5632 * 2048)
+    assert report["weights_bytes"] == 2 * 2048 * (32_000 + 5632 + 499_501)
     assert any("safetensors headers" in note for note in report["notes"])
     assert any("multi-token-prediction weights on top" in note for note in report["notes"])
     assert 0 < hub.weight_bytes < 101_000 < len(hub.files["model-00001-of-00001.safetensors"])

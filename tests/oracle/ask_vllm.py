@@ -26,6 +26,21 @@ from typing import Any
 
 _UNUSED = frozenset({"torchvision", "torchaudio", "torchcodec"})
 _KERNEL_BLOCK = 16
+_TYPES = {"deepseek_ref": "deepseek_v4", "mimo": "qwen2"}
+"""`model_type` unknown to the wheel's Transformers -> one whose configuration class holds the same keys."""
+_LEFT_OUT: dict[str, dict[str, Any]] = {
+    "deepseek_v4": {
+        "rms_norm_eps": 1e-6,
+        "scoring_func": "sqrtsoftplus",
+        "topk_method": "noaux_tc",
+        "norm_topk_prob": True,
+        "routed_scaling_factor": 1.5,
+        "rope_theta": 10000.0,
+    },
+    "minimax_m2": {"scoring_func": "sigmoid"},
+    "qwen3_vl_moe_text": {"norm_topk_prob": True},
+}
+"""Keys that the model classes want and shipped configurations leave out, since no size depends on them."""
 
 
 class _Anything(type):
@@ -132,10 +147,42 @@ def _as_on_a_gpu() -> None:
     )
 
 
-def _config(folder: str, tensor: int, stages: int, length: int, prefix_caching: bool) -> Any:
+def _without_data() -> None:
+    """Constructors that move or read tensors, of which the meta device has none."""
+    import torch
+    from vllm.model_executor.models import bloom
+
+    slopes = bloom._get_alibi_slopes
+    move = torch.nn.Module.to
+
+    def on_the_host(heads: int) -> Any:
+        with torch.device("cpu"):
+            return slopes(heads)
+
+    def stay(self: Any, *asked: Any, **named: Any) -> Any:
+        return self if any(p.is_meta for p in self.parameters()) else move(self, *asked, **named)
+
+    bloom._get_alibi_slopes = on_the_host
+    for name in ("Event", "Stream"):  # of the device; the CPU build has none
+        setattr(torch.cuda, name, type(name, (), {"__init__": lambda *_asked, **_named: None}))
+    setattr(torch.nn.Module, "to", stay)  # noqa: B010  (mypy knows torch in one environment only)
+
+
+def _complete(raw: dict[str, Any]) -> dict[str, Any]:
+    """A configuration as the wheel's classes want it; nothing that a cache's size depends on is changed."""
+    found = {k: _complete(v) if k.endswith("_config") and isinstance(v, dict) else v for k, v in raw.items()}
+    kind = str(found.get("model_type") or "")
+    if "text_config" in found and kind == found["text_config"].get("model_type"):
+        kind = "mistral3" if kind == "ministral3" else kind
+    kind = _TYPES.get(kind, kind)
+    return {**_LEFT_OUT.get(kind, {}), **found, **({"model_type": kind} if kind else {})}
+
+
+def _config(folder: str, asked: tuple[int, int, bool, str], length: int) -> Any:
     from vllm.config import VllmConfig
     from vllm.engine.arg_utils import EngineArgs
 
+    tensor, stages, prefix_caching, kv_dtype = asked
     config = EngineArgs(
         model=folder,
         skip_tokenizer_init=True,
@@ -150,6 +197,7 @@ def _config(folder: str, tensor: int, stages: int, length: int, prefix_caching: 
     VllmConfig.max_concurrent_batches = newer
     parallel = config.parallel_config
     parallel.tensor_parallel_size, parallel.pipeline_parallel_size = tensor, stages
+    config.cache_config.cache_dtype = kv_dtype
     return config
 
 
@@ -249,10 +297,10 @@ def _model(question: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
         raw.pop(key, None)
         if isinstance(raw.get("text_config"), dict):
             raw["text_config"].pop(key, None)
-    (folder / "config.json").write_text(json.dumps(raw))
+    (folder / "config.json").write_text(json.dumps(_complete(raw)))
     answers = []
-    for tensor, stages, prefix_caching in question["engines"]:
-        config = _config(str(folder), tensor, stages, question["lengths"][0], prefix_caching)
+    for tensor, stages, prefix_caching, kv_dtype in question["engines"]:
+        config = _config(str(folder), (tensor, stages, prefix_caching, kv_dtype), question["lengths"][0])
         built = []
         for stage in range(stages):
             _groups(tensor, stages, stage)
@@ -260,7 +308,7 @@ def _model(question: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
         # the platform looks layers up again, in the last stage's context: give it all of them
         config.compilation_config.static_forward_context.update({n: x for stage in built for n, x in stage})
         for asked in zip(question["lengths"], question["steps"], question["blocks"], strict=True):
-            engine = {"tensor": tensor, "stages": stages, "prefix_caching": prefix_caching}
+            engine = {"tensor": tensor, "stages": stages, "prefix_caching": prefix_caching, "kv_dtype": kv_dtype}
             answers.append(engine | _answer(config, built, asked, question["rooms"]))
     return answers
 
@@ -273,6 +321,7 @@ def _reason(error: Exception, folder: str) -> str:
 def main(questions: str, answers: str) -> None:
     found: dict[str, Any] = {"vllm": _prepare(), "models": {}, "not_built": {}}
     _as_on_a_gpu()
+    _without_data()
     for name, question in json.loads(Path(questions).read_text()).items():
         with tempfile.TemporaryDirectory() as folder:
             try:

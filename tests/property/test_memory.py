@@ -131,7 +131,7 @@ def test_flags_that_manifests_emit_are_read_back_as_the_same_settings(
     model: Architecture, tensor: int, stages: int, ranks: int, spread: bool, length: int, method: str, adapters: int
 ) -> None:
     facts, h100 = engine("vllm"), device("H100-SXM-80GB")
-    plain, _ = parse_arguments(model, h100, facts, facts.latest_version, "")
+    plain = parse_arguments(model, h100, facts, facts.latest_version, "").settings
     chosen = replace(
         plain,
         tensor_parallel_size=tensor,
@@ -151,9 +151,9 @@ def test_flags_that_manifests_emit_are_read_back_as_the_same_settings(
     )
     flags = facts.arguments(chosen, "model")
     text = shlex.join(f"{flag}={value}" if value else flag for flag, value in flags.items() if flag != "--model")
-    read, others = parse_arguments(model, h100, facts, facts.latest_version, text)
-    assert read == chosen
-    assert set(others) <= {"--enable-lora"}
+    read = parse_arguments(model, h100, facts, facts.latest_version, text)
+    assert read.settings == chosen
+    assert not read.others
 
 
 @given(models, tokens, st.sampled_from(SIZES), st.sampled_from((1, 2, 4)))

@@ -11,7 +11,7 @@ import numpy as np
 
 from rightslice.app.faults import ZONES, faulty
 from rightslice.app.rolling import AskedRollout, rollout_of
-from rightslice.app.scenarios import Load, least_horizon_s, open_classes, server
+from rightslice.app.scenarios import Load, least_horizon_s, rating_scenario, server
 from rightslice.catalogue.disruptions import Provisioner, provisioners
 from rightslice.catalogue.engines import engines
 from rightslice.catalogue.hardware import WHOLE
@@ -34,7 +34,7 @@ from rightslice.simulation.control.nodes import NodePool
 from rightslice.simulation.control.policies import Fixed, Hpa, Keda, Lagged, Perfect, Policy, Signal
 from rightslice.simulation.control.rollout import Rollout
 from rightslice.simulation.run import simulate
-from rightslice.simulation.scenario import OpenClass, Scenario
+from rightslice.simulation.scenario import OpenClass
 from rightslice.spec.autoscaler import Autoscaler
 from rightslice.traffic.traces import Trace
 
@@ -273,9 +273,7 @@ def _rated_signal(signal: str, found: Server, rate: float, traces: Mapping[str, 
     need = found.need
     horizon_s = max(RATED_REQUESTS / rate, least_horizon_s(need))
     alone = server(found.option, "one", 1, 1.0)
-    result = simulate(
-        Scenario((alone,), open_classes(need, horizon_s, traces, 0, rate), (), horizon_s, 0, horizon_s * 0.1)
-    )
+    result = simulate(rating_scenario(need, alone, horizon_s, traces, rate))
     if signal == "kv_use":
         return result.replicas[0].kv_use_mean
     return sum(c.requests_per_s * c.e2e_ms.mean / 1e3 for c in result.per_class if c.e2e_ms)

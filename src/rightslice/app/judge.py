@@ -13,7 +13,7 @@ import numpy as np
 from rightslice.app.scenarios import Slowdown
 from rightslice.app.state import Question, kept, run
 from rightslice.core.estimate import Estimate, Provenance, least_trusted
-from rightslice.core.plan import SloResult, Verification
+from rightslice.core.plan import PrefixHits, SloResult, Verification
 from rightslice.core.results import ClassResult, Distribution, PipelineResult, SimulationResult, SloOutcome, percentile
 from rightslice.core.rng import generator
 from rightslice.core.slo import SloMetric
@@ -167,7 +167,17 @@ def _model(
         e2e_ms=_p95([t.e2e for t in here], [[t.e2e for t in times] for times in there], provenance),
         slos=_worst_of_each(slos),
         probability=sum(outcomes) / len(outcomes) if outcomes and slos else None,
+        prefix_hits=tuple(_prefix_hits(own)),
     )
+
+
+def _prefix_hits(classes: Sequence[ClassResult]) -> Iterator[PrefixHits]:
+    """Of each class once, in the first of the populations beside which it was simulated."""
+    first = {found.traffic_class: found for found in reversed(classes)}
+    for name in sorted(first):
+        rate, ceiling = first[name].prefix_hit_rate, first[name].prefix_hit_ceiling
+        if rate is not None and ceiling is not None:
+            yield PrefixHits(name, rate, ceiling)
 
 
 def _metric(result: ClassResult, metric: SloMetric) -> Distribution | None:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from rightslice.adapters import hub
 from rightslice.adapters.hub_headers import header_weights
 from rightslice.catalogue.architecture import Architecture
-from rightslice.catalogue.models import advertised_parameters_b, model_exists, resolve_model, with_stored
+from rightslice.catalogue.models import advertised_parameters_b, model_exists, resolve_model
+from rightslice.catalogue.weight_files import with_stored
 
 
 def may_exist(source: str) -> bool:

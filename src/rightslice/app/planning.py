@@ -19,6 +19,7 @@ from rightslice.app.scenarios import draw_loads
 from rightslice.app.state import Question
 from rightslice.app.ways_out import Retry, ways_out
 from rightslice.catalogue.architecture import Architecture
+from rightslice.catalogue.engines import engine
 from rightslice.catalogue.platforms import default_platform
 from rightslice.core.documents import to_json
 from rightslice.core.errors import BadInputError, Diagnostic, RightsliceError
@@ -119,6 +120,7 @@ def architectures_of(workload: Workload) -> dict[str, Architecture | None]:
 
 
 def _architecture(model: Model) -> Architecture | None:
+    _check_engine(model)
     if model.memory or model.profile:
         return None
     if model.task != "generate":
@@ -141,6 +143,18 @@ def _with_draft(model: Model, architecture: Architecture) -> Architecture:
     return found
 
 
+def _check_engine(model: Model) -> None:
+    """Raises BadInputError RS0204 where an engine has no switch for what it is told."""
+    if model.engine.prefix_caching is None:
+        return
+    if model.profile or model.memory:
+        message = f'model "{model.name}": engine belongs to models that an engine serves'
+        raise BadInputError(Diagnostic("RS0204", message))
+    for name in PLANNED_ENGINES:
+        if "prefix_caching" not in engine(name).flags:
+            raise BadInputError(Diagnostic("RS0204", f'model "{model.name}": {name} has no switch for prefix_caching'))
+
+
 def _check_context(model: Model, architecture: Architecture) -> None:
     """A context beyond the model's own, or below its mean request, is a mistake in the file."""
     given, longest = model.max_context, architecture.context_max
@@ -152,6 +166,7 @@ def _check_context(model: Model, architecture: Architecture) -> None:
         found.append(Diagnostic("RS2002", message, hint=f"max_context: {longest} or less"))
     for traffic in model.traffic:
         mean = sum(side.mean for side in (traffic.input_tokens, traffic.output_tokens) if side)
+        mean += (traffic.prefix.tokens or 0) if traffic.prefix else 0
         if mean > given:
             message = (
                 f'model "{model.name}": class "{traffic.name}" has {mean:,} tokens a request, max_context is {given:,}'

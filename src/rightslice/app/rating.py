@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rightslice.app.scenarios import MAX_HORIZON_S, least_horizon_s, open_classes, server
+from rightslice.app.scenarios import MAX_HORIZON_S, least_horizon_s, rating_scenario, server
 from rightslice.core.rates import Rate
 from rightslice.core.slo import Slo
 from rightslice.optimization.needs import LengthSample, Need
@@ -17,7 +17,6 @@ from rightslice.performance.ceiling import rate_ceiling, stage_rate_ceiling
 from rightslice.performance.costs import PS_PER_S, StepCosts
 from rightslice.performance.unloaded import UnloadedTimes, unloaded_times
 from rightslice.simulation.run import simulate
-from rightslice.simulation.scenario import Scenario
 from rightslice.traffic.traces import Trace
 
 BISECTIONS = 7
@@ -45,7 +44,7 @@ def fastest_s(need: Need, option: Option, slowdown: float) -> float:
     scaled = costs.scaled(slowdown)
     if not isinstance(scaled, StepCosts):
         return float(scaled.latency_ps[1]) / PS_PER_S
-    means = [float(_times(scaled, sample).e2e_s.mean()) for sample in need.samples]
+    means = [float(_times(scaled, sample, option).e2e_s.mean()) for sample in need.samples]
     return max(means, default=0.0)
 
 
@@ -60,7 +59,7 @@ def unreachable(need: Need, option: Option, slowdown: float) -> Fastest:
         missed = next((slo for slo in need.slos if slo.metric == "e2e" and slo.at_most_s < alone_s), None)
         return Fastest(missed, alone_s)
     for sample in need.samples:
-        times = _times(scaled, sample)
+        times = _times(scaled, sample, option)
         for slo in sample.slos:
             reached = float(np.quantile(_of(times, slo), slo.share))
             if reached > slo.at_most_s:
@@ -68,8 +67,12 @@ def unreachable(need: Need, option: Option, slowdown: float) -> Fastest:
     return Fastest(None, 0.0)
 
 
-def _times(costs: StepCosts, sample: LengthSample) -> UnloadedTimes:
-    return unloaded_times(costs, sample.input_tokens, sample.output_tokens)
+def _times(costs: StepCosts, sample: LengthSample, option: Option) -> UnloadedTimes:
+    """At best: what may be in the prefix cache is there, and costs nothing."""
+    prompts = sample.input_tokens
+    if option.caches_prefixes and sample.seen_tokens is not None:
+        prompts = prompts - sample.seen_tokens
+    return unloaded_times(costs, prompts, sample.output_tokens)
 
 
 def _of(times: UnloadedTimes, slo: Slo) -> np.ndarray:
@@ -98,7 +101,7 @@ def ceiling(need: Need, option: Option, slowdown: float, budget_s: float | None)
         output_tokens=max(1.0, need.output_tokens),
         max_sequences=option.settings.max_num_seqs if option.settings else 1,
         tpot_limit_s=tpot.at_most_s if tpot and not need.shares else None,
-        prefix_hit_rate=0.0,
+        prefix_hit_rate=need.prefix_hit_ceiling if option.caches_prefixes else 0.0,
         tpot_share=tpot.share if tpot else 1.0,
     )
     return Rate(rate * option.engines, simulated=False, provenance=costs.provenance)
@@ -128,8 +131,7 @@ def simulated_rate(
     for _ in range(BISECTIONS if at_most_per_s > LEAST_RATE_PER_S else 0):
         middle = (low + high) / 2.0
         horizon_s = max(min(RATING_REQUESTS / (middle * together), MAX_HORIZON_S), least_horizon_s(need))
-        classes = open_classes(need, horizon_s, traces, 0, middle * together)
-        result = simulate(Scenario((built,), classes, (), horizon_s, 0, horizon_s * 0.1))
+        result = simulate(rating_scenario(need, built, horizon_s, traces, middle * together))
         if result.sound:
             low = middle
         else:

@@ -10,11 +10,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from rightslice.app.scenarios import Load
 from rightslice.core.results import SimulationResult
 from rightslice.core.rng import generator
 from rightslice.optimization.options import Option
 from rightslice.simulation.scenario import ClosedPipeline, OpenClass
+from rightslice.traffic.recorded import NONE
 
 ENOUGH_REQUESTS = 10_000
 """More requests than this in one run are worth taking a part."""
@@ -37,10 +40,13 @@ def sampled(load: Load, counts: Mapping[str, int], options: Mapping[str, Option]
     """The part to simulate; the whole where it is small.
 
     The traffic is scaled by the largest share of any option's replicas: rounding loads the others more, never less.
+    Recorded prompts that share blocks without telling their sessions are not divided.
     """
     totals: dict[str, int] = {}
     for key, count in counts.items():
         totals[options[key].model] = totals.get(options[key].model, 0) + count
+    if any(found.arrivals.sharing and found.arrivals.sharing.session is None for found in load.classes):
+        return Sample(load, counts, 1.0)
     fewest = min((total for total in totals.values() if total > 0), default=0)
     smallest = max(LEAST_REPLICAS, math.ceil(fewest * ENOUGH_REQUESTS / max(load.requests, 1.0)))
     sizes = range(smallest, min(fewest // 2, smallest + MOST_PARTS) + 1)
@@ -73,8 +79,14 @@ def _thinned(load: Load, share: float) -> Load:
 
 
 def _thinned_class(found: OpenClass, share: float, seed: int) -> OpenClass:
-    """Each request stays with probability `share`; those of a smaller share are among those of a larger one."""
-    lots = generator(seed, "part", found.model, found.name).random(len(found.arrivals.arrival_ps), dtype="float32")
+    """Each request stays with probability `share`, a session as a whole; those of a smaller share are among those of a
+    larger one."""
+    rng = generator(seed, "part", found.model, found.name)
+    lots = rng.random(len(found.arrivals.arrival_ps), dtype="float32")
+    if found.arrivals.sharing and found.arrivals.sharing.session is not None:
+        session = found.arrivals.sharing.session
+        of_sessions = rng.random(int(session.max(initial=NONE)) + 2, dtype="float32")  # the last is not used
+        lots = np.where(session == NONE, lots, of_sessions[session])
     return found.where(lots < share)
 
 

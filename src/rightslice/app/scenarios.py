@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
+from rightslice.catalogue.engines import engine
 from rightslice.core.rng import generator
 from rightslice.optimization.needs import Need, stage_lengths
 from rightslice.optimization.options import Option
 from rightslice.performance.costs import StepCosts
-from rightslice.simulation.scenario import ClosedPipeline, LlmServer, OpenClass, Scenario, StageLengths, StageServer
-from rightslice.spec.workload import Pipeline, Users, Workload
-from rightslice.traffic.arrivals import DAY_S, PlannedRate, open_loop
+from rightslice.simulation.scenario import (
+    ClosedPipeline,
+    LlmServer,
+    OpenClass,
+    Policy,
+    Prefixes,
+    Routing,
+    Scenario,
+    StageLengths,
+    StageServer,
+)
+from rightslice.spec.workload import DEFAULT_PRIORITY, Pipeline, TrafficClass, Users, Workload
+from rightslice.traffic.arrivals import DAY_S, Arrivals, PlannedRate, open_loop
+from rightslice.traffic.recorded import regrouped
 from rightslice.traffic.traces import Trace
 
 TARGET_REQUESTS, FEWEST_REQUESTS = 6000, 1500
@@ -35,13 +47,17 @@ Slowdown = Callable[[Option], float]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The traffic of some models, drawn once, so that every round and every draw of errors meets the same requests."""
+    """The traffic of some models, drawn once, so that every round and every draw of errors meets the same requests.
+
+    `routing` by model, as the workload states it.
+    """
 
     models: frozenset[str]
     classes: tuple[OpenClass, ...]
     populations: tuple[ClosedPipeline, ...]
     horizon_s: float
     seed: int
+    routing: Mapping[str, Routing] = field(default_factory=dict)
 
     @property
     def requests(self) -> float:
@@ -94,15 +110,45 @@ def draw_day(
     if horizon_s is None:
         horizon_s = DAY_S if drawn else max((p.duration_s for p in populations), default=MIN_HORIZON_S)
     classes = tuple(found for need in drawn for found in _classes_of_day(need, horizon_s, traces, seed))
-    return Load(frozenset(need.name for need in needs), classes, populations, horizon_s, seed)
+    names = frozenset(need.name for need in needs)
+    return Load(names, classes, populations, horizon_s, seed, _routing(needs, seed))
 
 
 def _classes_of_day(need: Need, horizon_s: float, traces: Mapping[str, Trace], seed: int) -> Iterator[OpenClass]:
     rng = generator(seed, "arrivals", need.name)
     context = need.max_model_len or None
     drawn = open_loop(need.model.traffic, horizon_s, rng, "mean", max_context=context, traces=traces, by_hour=True)
+    yield from _classes(need, drawn)
+
+
+def _classes(need: Need, drawn: Arrivals) -> Iterator[OpenClass]:
     for index, traffic in enumerate(need.model.traffic):
-        yield OpenClass(need.name, traffic.name, drawn.of_class(index), traffic.slo)
+        yield _class(need.name, traffic, drawn.of_class(index))
+
+
+def _class(model: str, traffic: TrafficClass, arrivals: Arrivals) -> OpenClass:
+    return OpenClass(model, traffic.name, arrivals, traffic.slo, priority=traffic.priority, timeout_s=traffic.timeout)
+
+
+_POLICIES: dict[str, Policy] = {
+    "round_robin": "round-robin",
+    "least_requests": "least-requests",
+    "power_of_two": "two-choices",
+    "kv_aware": "score",
+    "prefix_aware": "score",
+}
+
+
+def _routing(needs: Sequence[Need], seed: int) -> dict[str, Routing]:
+    """Model -> its router, where the workload states one."""
+    found = {}
+    for need in needs:
+        router = need.model.router
+        if router is not None:
+            prefix_weight = router.prefix_weight if router.policy == "prefix_aware" else 0.0
+            weights = (router.queue_weight, router.kv_weight, prefix_weight)
+            found[need.name] = Routing(_POLICIES[router.policy], *weights, router.signal_age, seed)
+    return found
 
 
 def _draw(
@@ -121,7 +167,7 @@ def _draw(
     classes = tuple(
         found for need in needs if need.model.traffic for found in open_classes(need, horizon_s, traces, seed)
     )
-    return Load(names, classes, populations, horizon_s, seed)
+    return Load(names, classes, populations, horizon_s, seed, _routing(needs, seed))
 
 
 def open_classes(
@@ -131,10 +177,17 @@ def open_classes(
     rng = generator(seed, "arrivals", need.name)
     rate: PlannedRate = "planned" if rate_per_s is None else rate_per_s
     drawn = open_loop(need.model.traffic, horizon_s, rng, rate, max_context=need.max_model_len or None, traces=traces)
-    return tuple(
-        OpenClass(need.name, traffic.name, drawn.of_class(index), traffic.slo)
-        for index, traffic in enumerate(need.model.traffic)
-    )
+    return tuple(_classes(need, drawn))
+
+
+def rating_scenario(
+    need: Need, built: LlmServer | StageServer, horizon_s: float, traces: Mapping[str, Trace], rate_per_s: float
+) -> Scenario:
+    """One replica set under all classes of its model at `rate_per_s`, a tenth of the horizon to warm up."""
+    classes = open_classes(need, horizon_s, traces, 0, rate_per_s)
+    load = Load(frozenset([need.name]), classes, (), horizon_s, 0, _routing([need], 0))
+    (scenario,) = scenarios(load, (built,))
+    return scenario
 
 
 def _horizon_s(needs: Sequence[Need]) -> float:
@@ -172,6 +225,7 @@ def _population(pipeline: Pipeline, name: str, users: Users, needs: Sequence[Nee
         ramp_down_s=users.ramp_down,
         slos=pipeline.slo,
         lengths=lengths,
+        priority=DEFAULT_PRIORITY,
     )
 
 
@@ -199,7 +253,8 @@ def server(option: Option, deployment: str, replicas: int, slowdown: float) -> L
         return StageServer(deployment, option.model, replicas, costs.scaled(slowdown))
     if option.settings is None:
         raise ValueError(f"{option.key} has step costs but no engine settings")
-    block = option.settings.block_size_tokens
+    settings = option.settings
+    block = settings.block_size_tokens
     return LlmServer(
         deployment=deployment,
         model=option.model,
@@ -207,23 +262,38 @@ def server(option: Option, deployment: str, replicas: int, slowdown: float) -> L
         costs=costs.scaled(slowdown),
         kv_blocks=option.memory.kv_tokens // option.engines // block,
         block_size_tokens=block,
-        max_num_seqs=option.settings.max_num_seqs,
-        max_num_batched_tokens=option.settings.max_num_batched_tokens,
-        max_model_len=option.settings.max_model_len,
+        max_num_seqs=settings.max_num_seqs,
+        max_num_batched_tokens=settings.max_num_batched_tokens,
+        max_model_len=settings.max_model_len,
+        admission=engine(settings.engine).admission,
+        prefix_caching=settings.prefix_caching,
     )
 
 
 def scenarios(load: Load, built: tuple[LlmServer | StageServer, ...]) -> tuple[Scenario, ...]:
     """One scenario per population (with the open-loop classes beside it), or one without populations."""
+    classes = tuple(_with_prefixes(found, built) for found in load.classes)
     if not load.populations:
-        return (Scenario(built, load.classes, (), load.horizon_s, load.seed, load.horizon_s * WARMUP_SHARE),)
+        warmup_s = load.horizon_s * WARMUP_SHARE
+        return (Scenario(built, classes, (), load.horizon_s, load.seed, warmup_s, load.routing),)
     return tuple(
         Scenario(
             servers=built,
-            classes=load.classes,
+            classes=classes,
             pipelines=(population,),
-            horizon_s=max(population.duration_s, load.horizon_s if load.classes else 0.0),
+            horizon_s=max(population.duration_s, load.horizon_s if classes else 0.0),
             seed=load.seed,
+            routing=load.routing,
         )
         for population in load.populations
     )
+
+
+def _with_prefixes(found: OpenClass, built: Sequence[LlmServer | StageServer]) -> OpenClass:
+    """The class with its prompts' blocks in a size that every engine of its model divides."""
+    sharing = found.arrivals.sharing
+    sizes = {s.block_size_tokens for s in built if isinstance(s, LlmServer) and s.model == found.model}
+    if sharing is None or not sizes:
+        return found
+    blocks = regrouped(sharing.blocks, math.lcm(sharing.blocks.block_tokens, *sizes))
+    return replace(found, prefixes=Prefixes(blocks.block_tokens, blocks.offsets, blocks.ids))

@@ -19,10 +19,11 @@ from rightslice.app.scenarios import Load, Slowdown, draw_day, draw_loads, scena
 from rightslice.catalogue.accelerators import device, resolve_device
 from rightslice.catalogue.disruptions import max_run_s
 from rightslice.catalogue.hardware import Device
+from rightslice.core.engine import EngineSettings
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 from rightslice.core.plan import Deployment, Plan, PlannedModel
 from rightslice.core.replay import Replay
-from rightslice.optimization.candidates import option_of
+from rightslice.optimization.candidates import option_key, option_of
 from rightslice.optimization.needs import Need, needs
 from rightslice.optimization.options import Option
 from rightslice.performance.laws import step_costs
@@ -297,7 +298,7 @@ def _replayed(document: Mapping[str, Any], trace: Path) -> dict[str, Any]:
     for model in document["models"]:
         if model["name"] == name:
             own = model["traffic"] if isinstance(model["traffic"], dict) else model["traffic"][0]
-            stays = {key: own[key] for key in ("class", "slo", "priority") if key in own}
+            stays = {key: own[key] for key in ("class", "slo", "priority", "timeout") if key in own}
             model = {**model, "traffic": {**stays, "trace": str(trace.absolute())}}  # noqa: PLW2901
         models.append(model)
     return {**document, "models": models}
@@ -322,17 +323,24 @@ def _chosen(sources: tuple[str, ...], planned: str) -> tuple[str, ...]:
 
 
 def _servers(plan: Plan, wanted: Sequence[Need], own: Mapping[str, Mapping[str, str]]) -> dict[str, Server]:
-    """Deployment -> what runs."""
+    """Deployment -> what runs; those of one model in the order in which the plan was verified."""
     by_name = {need.name: need for need in wanted}
     found: dict[str, Server] = {}
     for model in plan.models:
         changes = own.get(model.name, {})
         counts = _counts(model, changes)
+        built = []
         for deployment in model.deployments:
             seen = _seen(deployment, changes)
             option = _option(deployment, by_name[model.name], seen)
-            found[deployment.id] = Server(deployment, counts[deployment.id], option, by_name[model.name])
+            built.append(Server(deployment, counts[deployment.id], option, by_name[model.name]))
+        found |= {one.deployment.id: one for one in sorted(built, key=_place)}
     return found
+
+
+def _place(found: Server) -> str:
+    option = found.option
+    return option_key(option.model, option.device, option.settings, option.gpus)
 
 
 def _counts(model: PlannedModel, changes: Mapping[str, str]) -> dict[str, int]:
@@ -373,7 +381,7 @@ def _seen(deployment: Deployment, changes: Mapping[str, str]) -> Device:
 
 def _option(deployment: Deployment, need: Need, seen: Device) -> Option:
     """The planned option, or the same settings on another accelerator where they fit."""
-    settings, memory = deployment.engine.settings, deployment.memory
+    settings, memory = _told(deployment, need), deployment.memory
     same = (seen.accelerator.name, seen.partition) == (deployment.accelerator, deployment.partition)
     if settings is not None and need.architecture is not None and not same:
         made = option_of(need, need.architecture, settings, seen, 0)
@@ -401,6 +409,14 @@ def _option(deployment: Deployment, need: Need, seen: Device) -> Option:
         raise BadInputError(Diagnostic("RS0202", f"{deployment.id}: the plan does not say how its engine is started"))
     costs = step_costs(need.architecture, seen, settings, typical_tokens=need.typical_tokens)
     return replace(option, costs=costs)
+
+
+def _told(deployment: Deployment, need: Need) -> EngineSettings | None:
+    """The planned settings, with what the workload tells the engine by now."""
+    settings, wanted = deployment.engine.settings, need.model.engine
+    if settings is None or wanted.prefix_caching is None:
+        return settings
+    return replace(settings, prefix_caching=wanted.prefix_caching)
 
 
 def _moved(plan: Plan, servers: Mapping[str, Server]) -> bool:

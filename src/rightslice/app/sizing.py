@@ -11,31 +11,13 @@ from rightslice.catalogue.hardware import Device
 from rightslice.catalogue.machines import machines
 from rightslice.catalogue.mig import geometry
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
+from rightslice.core.quantities import format_bytes
 from rightslice.memory.arguments import AS_PUBLISHED, Formats
 from rightslice.memory.sizing import SizeReport, SizeRequest, size
-from rightslice.memory.startup import StartupReport, startup
+from rightslice.memory.startup import StartupReport, command_line, startup
 
 VENDOR = "nvidia"
 """The ladder shows accelerators of the vendor whose engine images are emitted; any other can be asked for by name."""
-
-
-def size_model(
-    source: str, *, accelerator: str | None = None, device_memory_bytes: int | None = None, **asked: Any
-) -> SizeReport:
-    """Size one model. `asked` are the fields of SizeRequest; `device_memory_bytes` is what the named accelerator shows.
-
-    Raises BadInputError for unknown names and values.
-    """
-    known = {field.name for field in fields(SizeRequest)}
-    if unknown := sorted(set(asked) - known):
-        raise TypeError(f"unknown argument {unknown[0]}")
-    request = SizeRequest(accelerator=accelerator, **asked)
-    return size(find_model(source), request, asked_about(accelerator, device_memory_bytes))
-
-
-def asked_about(accelerator: str | None, device_memory_bytes: int | None = None) -> tuple[Device, ...]:
-    """The device of that name, or all of the ladder. Raises BadInputError for an unknown one."""
-    return (_named(accelerator, device_memory_bytes),) if accelerator else ladder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +32,59 @@ class Start:
     free_memory_bytes: int | None = None
     formats: Formats = AS_PUBLISHED
 
+    @property
+    def device(self) -> Device:
+        """Raises BadInputError for an unknown one."""
+        return _named(self.accelerator, self.device_memory_bytes)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The rest, as `startup` takes it. Raises BadInputError RS0501 when more is free than the device has."""
+        free, whole = self.free_memory_bytes, self.device.memory_bytes
+        if free is not None and free > whole:
+            have = format_bytes(whole, binary=True)
+            message = f"--free-memory is more than the {have} of {self.device.name}"
+            hint = f"at most {have}, or say --device-memory if it shows more"
+            raise BadInputError(Diagnostic("RS0501", message, None, hint))
+        return {
+            "engine_name": self.engine,
+            "version": self.version,
+            "arguments": self.arguments,
+            "free_bytes": free,
+            "formats": self.formats,
+        }
+
 
 def start_up(source: str, start: Start) -> StartupReport:
     """Whether the engine would start. Raises BadInputError for unknown names and arguments that are not understood."""
-    return startup(
-        find_model(source),
-        _named(start.accelerator, start.device_memory_bytes),
-        engine_name=start.engine,
-        version=start.version,
-        arguments=start.arguments,
-        free_bytes=start.free_memory_bytes,
-        formats=start.formats,
-    )
+    return startup(find_model(source), start.device, **start.asked)
+
+
+def size_model(
+    source: str,
+    *,
+    accelerator: str | None = None,
+    device_memory_bytes: int | None = None,
+    start: Start | None = None,
+    **asked: Any,
+) -> SizeReport:
+    """Size one model. `asked` are the fields of SizeRequest; `device_memory_bytes` is what the named accelerator shows;
+    `start`: an engine whose settings hold throughout.
+
+    Raises BadInputError for unknown names and values.
+    """
+    known = {field.name for field in fields(SizeRequest)} - {"line"}
+    if unknown := sorted(set(asked) - known):
+        raise TypeError(f"unknown argument {unknown[0]}")
+    architecture = find_model(source)
+    line = command_line(architecture, start.device, **start.asked) if start else None
+    request = SizeRequest(accelerator=accelerator, line=line, **asked)
+    return size(architecture, request, asked_about(accelerator, device_memory_bytes))
+
+
+def asked_about(accelerator: str | None, device_memory_bytes: int | None = None) -> tuple[Device, ...]:
+    """The device of that name, or all of the ladder. Raises BadInputError for an unknown one."""
+    return (_named(accelerator, device_memory_bytes),) if accelerator else ladder()
 
 
 def ladder() -> tuple[Device, ...]:

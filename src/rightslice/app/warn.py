@@ -50,6 +50,7 @@ def warnings(
         found += _quality(need, made)
         found += _impossible_spread(need)
         found += _not_modelled(need)
+        found += _serving(need)
     if spare_saving_usd is not None and spare_saving_usd > 0:
         saved = format_usd(spare_saving_usd)
         found.append(PlanWarning("RS5004", "spare replicas", f"N + 1 costs {saved} a month; min_replicas: 1 drops it"))
@@ -133,19 +134,30 @@ def _impossible_spread(need: Need) -> Iterator[PlanWarning]:
 
 def _not_modelled(need: Need) -> Iterator[PlanWarning]:
     model = need.model
-    classes = model.traffic
     unused = [
         name
         for name, given in (
             ("the gain of speculative decoding (its memory is counted)", model.speculative is not None),
             ("gpu", model.gpu is not None),
-            ("prefix_hit_rate", any(c.prefix_hit_rate > 0 for c in classes)),
-            ("priority", len({c.priority for c in classes}) > 1),
         )
         if given
     ]
     if unused:
         yield PlanWarning("RS5009", need.name, f"not used by this version: {', '.join(unused)}")
+
+
+def _serving(need: Need) -> Iterator[PlanWarning]:
+    """What the simulation counts on and the manifests alone do not bring about."""
+    router = need.model.router
+    if router is not None:
+        text = (
+            f"router {router.policy} is simulated: the manifests hold a plain Service, put a gateway that routes so "
+            "before it"
+        )
+        yield PlanWarning("RS5013", need.name, text)
+    if len(need.priorities) > 1:
+        text = "clients must send their class's priority with each request; in vLLM a lower number goes first"
+        yield PlanWarning("RS5014", need.name, text)
 
 
 def _prices(made: Fleet) -> Iterator[PlanWarning]:

@@ -11,7 +11,7 @@ from rightslice.app.rating import unreachable
 from rightslice.core.quantities import format_seconds, format_usd
 from rightslice.core.slo import Slo
 from rightslice.optimization.needs import Need
-from rightslice.spec.workload import AcceleratorFilter, Model, Pipeline, Workload
+from rightslice.spec.workload import AcceleratorFilter, Model, Pipeline, Router, Workload
 
 MAX_WAYS, ENOUGH_WAYS = 4, 6
 """Ways that are told, the cheapest of those found; the search for more ends at the second number."""
@@ -67,6 +67,10 @@ def _changes(answer: Answer) -> Iterator[Sequence[Change]]:
         if model.source and "fp8" not in model.precision:
             changed = model.model_copy(update={"precision": (*model.precision, "fp8")})
             yield [(f"models.{model.name}.precision: allow fp8 (a quality decision)", _with_model(workload, changed))]
+    for need in answer.question.needs:
+        if need.prefix_hit_ceiling > 0.0 and (need.model.router is None or need.model.router.policy != "prefix_aware"):
+            routed = need.model.model_copy(update={"router": Router(policy="prefix_aware")})
+            yield [(f"models.{need.name}.router: prefix_aware", _with_model(workload, routed))]
     if any(need.spare for need in answer.question.needs):
         models = tuple(m.model_copy(update={"min_replicas": m.min_replicas or 1}) for m in workload.models)
         yield [("min_replicas: 1 (no spare replica)", workload.model_copy(update={"models": models}))]

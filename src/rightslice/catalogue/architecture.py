@@ -85,7 +85,8 @@ class Architecture:
     follows the quantisation of the checkpoint, scales included. `quantisation_block` is the block or group of input
     channels that share a scale and must not be cut by tensor parallelism; `dense_intermediate_sizes` the widths of
     dense feed-forward blocks. `predictor`: the multi-token-prediction layers, which use the embedding and head of the
-    model and are loaded only to draft tokens; `draft`: another model that somebody chose to draft them.
+    model and are loaded only to draft tokens; `draft`: another model that somebody chose to draft them. `classes`: the
+    architectures that the configuration names, by which engines choose their implementation.
     """
 
     name: str
@@ -120,6 +121,7 @@ class Architecture:
     lora: LoraWidths = LoraWidths()
     predictor: Architecture | None = None
     draft: Architecture | None = None
+    classes: tuple[str, ...] = ()
 
     @property
     def routed_parameters(self) -> int:

@@ -14,6 +14,7 @@ from rightslice.catalogue.versions import Era, era_of, eras, minor_version
 from rightslice.core.engine import EngineSettings
 
 GIB = 2**30
+_DEFAULTS = ("memory_fraction", "max_num_seqs", "max_num_batched_tokens")
 MIB = 2**20
 
 
@@ -78,6 +79,8 @@ class EngineFacts:
     `command` starts the server where the image does not by itself. `latest_version`: newest one read.
     `memory_fraction_of`: everything = share of the device for the whole engine; weights-and-kv = share of the device
     for weights and KV cache; kv-of-free = share of what is free after the weights, for the KV cache.
+    `admission`: what a request must find room for to start: its prompt, its prompt and whole answer, or an estimate of
+    what all running ones will answer.
     """
 
     name: str
@@ -102,6 +105,14 @@ class EngineFacts:
     eras: Mapping[str, tuple[Era, ...]]
     weight_methods: Mapping[str, tuple[str, ...]]
     kv_min_capability: Mapping[str, float]
+    admission: Literal["prompt", "answer", "estimate"]
+
+    @property
+    def oldest_version(self) -> str:
+        """The oldest version whose defaults were read; the newest one where there are none."""
+        inside = engine(self.defaults_of) if self.defaults_of else self
+        since = min((rows[0].since[0] for kind, rows in inside.eras.items() if rows and kind in _DEFAULTS), default=())
+        return ".".join(map(str, since)) if since and inside is self else self.latest_version
 
     @property
     def flags(self) -> Mapping[str, str]:
@@ -250,4 +261,5 @@ def _facts(name: str, row: Mapping[str, Any]) -> EngineFacts:
         eras={kind: eras(rows) for kind, rows in {**row["defaults"], **versioned}.items()},
         weight_methods={dtype: tuple(methods) for dtype, methods in row.get("weight_methods", {}).items()},
         kv_min_capability=row.get("kv_min_capability", {}),
+        admission=row.get("admission", "prompt"),
     )

@@ -11,12 +11,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final, cast
 
-from rightslice.catalogue.architecture import Architecture, WeightGroup
+from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.architectures.assemble import read_architecture
 from rightslice.catalogue.architectures.config import Object
-from rightslice.catalogue.architectures.reader import Stored, read_object, stored_weights
+from rightslice.catalogue.architectures.reader import read_object, stored_weights
+from rightslice.catalogue.weight_files import with_stored
 from rightslice.core.errors import BadInputError, Diagnostic, Location, did_you_mean
-from rightslice.core.quantities import format_bytes
 
 _NEXT: Final = "rightslice catalog models"
 _SIZE_IN_NAME: Final = re.compile(r"(?<![A-Za-z0-9.])(?:(\d{1,2})x)?(\d{1,4}(?:\.\d{1,3})?)[bB](?![A-Za-z0-9])")
@@ -135,46 +135,6 @@ def _from_path(path: Path) -> Architecture:
     found = replace(found, source=str(config), advertised_parameters_b=advertised_parameters_b(name))
     stored = stored_weights(folder, found.layers) if path.is_dir() else None
     return with_stored(found, stored) if stored is not None else found
-
-
-def with_stored(found: Architecture, stored: Stored) -> Architecture:
-    """`found` with the bytes that its weight files really hold; groups are scaled to that sum."""
-    factor = stored.total_bytes / found.published_weights_bytes if found.published_weights_bytes else 1.0
-    notes = list(found.notes)
-    notes.append(f"weights: {format_bytes(stored.total_bytes)} from the safetensors {stored.source}")
-    if stored.extra_bytes:
-        notes.append(f"{format_bytes(stored.extra_bytes)} of multi-token-prediction weights on top are not counted")
-    if abs(factor - 1.0) > _TOLERANCE:
-        notes.append(
-            f"the configuration alone gives {format_bytes(found.published_weights_bytes)} ({1 / factor - 1:+.1%})"
-        )
-    groups = _scaled(found.weights, factor, stored.total_bytes)
-    parameters, active = found.parameters, found.active_parameters
-    if stored.elements is not None and stored.elements != parameters:
-        notes.append(f"the weight files hold {stored.elements:,} elements, the configuration gives {parameters:,}")
-    dtype = found.published_dtype if found.quantisation else stored.main_dtype or found.published_dtype
-    return replace(
-        found,
-        published_weights_bytes=stored.total_bytes,
-        published_dtype=dtype,
-        weights=groups,
-        parameters=parameters,
-        active_parameters=active,
-        notes=tuple(notes),
-    )
-
-
-_TOLERANCE: Final = 0.001
-
-
-def _scaled(groups: tuple[WeightGroup, ...], factor: float, total: int) -> tuple[WeightGroup, ...]:
-    """Every group's bytes times `factor`; what rounding leaves of `total` goes to the largest."""
-    if not groups:
-        return ()
-    sizes = [round(group.published_bytes * factor) for group in groups]
-    largest = max(range(len(sizes)), key=lambda i: sizes[i])
-    sizes[largest] += total - sum(sizes)
-    return tuple(replace(group, published_bytes=size) for group, size in zip(groups, sizes, strict=True))
 
 
 def advertised_parameters_b(name: str) -> float | None:

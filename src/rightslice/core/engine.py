@@ -7,6 +7,7 @@ from typing import Literal
 
 Dtype = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4", "fp4", "nvfp4", "mxfp4"]
 KvDtype = Literal["bf16", "fp16", "fp8", "fp4"]
+"""What a user may choose; `EngineSettings` also keeps a cache in fp32, which follows from computing in it."""
 
 DTYPE_BITS: dict[str, int] = {
     "fp32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8, "int4": 4, "fp4": 4, "nvfp4": 4, "mxfp4": 4,
@@ -27,13 +28,14 @@ class EngineSettings:
     data_parallel_size: int = 1
     expert_parallel: bool = False
     weight_dtype: Dtype = "bf16"
-    kv_dtype: KvDtype = "bf16"
+    kv_dtype: KvDtype | Literal["fp32"] = "bf16"
     max_model_len: int = 4096
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 2048
     memory_fraction: float = 0.9
     block_size_tokens: int = 16
     prefix_caching: bool = True
+    scheduling_policy: Literal["fcfs", "priority"] = "fcfs"
     chunked_prefill: bool = True
     lora_slots: int = 0
     lora_max_rank: int = 0

@@ -30,6 +30,23 @@ class Estimate:
         return cls(value, value / (1.0 + relative), value * (1.0 + relative), provenance)
 
 
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """Mean and percentiles of the simulated requests; `low` and `high` bound the mean's 80 % interval.
+
+    `high95`: the mean is below it with 95 %.
+    """
+
+    mean: float
+    p50: float
+    p95: float
+    p99: float
+    low: float
+    high: float
+    high95: float
+    provenance: Provenance
+
+
 def least_trusted(*provenances: Provenance) -> Provenance:
     """The weakest of several sources decides what a combined number may claim."""
     return max(provenances, key=_TRUST.index)

@@ -153,8 +153,17 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
+class PrefixHits:
+    """Share of a class's prompt tokens found in the prefix caches as simulated, and in one cache without limit."""
+
+    traffic_class: str
+    realised: float
+    ceiling: float
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedModel:
-    """One model of the workload as it will run."""
+    """One model of the workload as it will run. `prefix_hits`: empty where its prompts share nothing."""
 
     name: str
     source: str
@@ -166,6 +175,7 @@ class PlannedModel:
     slo_met: bool
     slo_probability: float | None
     deployments: tuple[Deployment, ...]
+    prefix_hits: tuple[PrefixHits, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

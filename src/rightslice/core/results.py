@@ -46,6 +46,8 @@ class ClassResult:
     """One traffic class of one model. Distributions cover completed requests and are None when there are none.
 
     `prefix_hit_rate`: share of the prompt tokens of admitted requests found in the prefix cache; None without prefixes.
+    `prefix_hit_ceiling`: what one cache without limit would have found of the same requests; None where not known.
+    `prefix_block_tokens`: size of the blocks in which prompts were compared, larger in long runs; 0 without prefixes.
     `timed_out`: failed because they waited too long.
     """
 
@@ -62,6 +64,8 @@ class ClassResult:
     slo_attainment: float
     outcomes: tuple[SloOutcome, ...] = ()
     prefix_hit_rate: float | None = None
+    prefix_hit_ceiling: float | None = None
+    prefix_block_tokens: int = 0
     timed_out: int = 0
 
     @property

@@ -8,7 +8,7 @@ from rightslice.catalogue.architecture import Architecture, AttentionGroup
 from rightslice.core.engine import EngineSettings
 from rightslice.memory.speculation import drafter_of
 
-KV_BYTES: Final[dict[str, float]] = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp4": 0.5 + 1.0 / 16}
+KV_BYTES: Final[dict[str, float]] = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp4": 0.5 + 1.0 / 16}
 """Bytes per cached element; FP4 with a scale per 16 elements."""
 _GROWING: Final = frozenset({"full", "mla"})
 _WINDOWED: Final = frozenset({"sliding", "chunked"})

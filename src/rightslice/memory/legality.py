@@ -9,7 +9,8 @@ from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.hardware import WHOLE, Device
 from rightslice.core.engine import EngineSettings
 
-_SIZES: Final = (1, 2, 4, 8, 16)
+_POWERS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
+_LEAST_LISTED: Final = 16
 
 
 def legal_parallelism(architecture: Architecture, settings: EngineSettings) -> str:
@@ -20,11 +21,27 @@ def legal_parallelism(architecture: Architecture, settings: EngineSettings) -> s
     validate_fp8_block_shape of vLLM 0.32); with expert parallelism the experts must divide by the ranks. A pipeline
     needs a layer per stage. Whole GPUs: see `slice_parallelism`.
     """
+    if problem := stages_problem(architecture, settings):
+        return problem
     problem = next(_problems(architecture, settings, settings.tensor_parallel_size), "")
     if not problem:
         return ""
-    legal = [str(size) for size in _SIZES if not any(_problems(architecture, settings, size))]
+    legal = [str(size) for size in legal_sizes(architecture, settings)]
     return f"{problem}; legal tensor parallel sizes: {', '.join(legal) or 'none'}"
+
+
+def stages_problem(architecture: Architecture, settings: EngineSettings) -> str:
+    """Empty when every pipeline stage has a layer, else the reason."""
+    stages, layers = settings.pipeline_parallel_size, max(1, architecture.layers)
+    return f"{stages} pipeline stages for {layers} layers" if stages > layers else ""
+
+
+def legal_sizes(architecture: Architecture, settings: EngineSettings) -> list[int]:
+    """Legal tensor parallel sizes: of the powers of two and the divisors of the query heads, up to the heads."""
+    heads = max((group.query_heads for group in architecture.attention), default=0)
+    sizes = {size for size in _POWERS if size <= max(_LEAST_LISTED, heads)}
+    sizes |= {size for size in range(1, heads + 1) if heads % size == 0}
+    return [size for size in sorted(sizes) if not any(_problems(architecture, settings, size))]
 
 
 def gains_from_replicas(architecture: Architecture) -> bool:
@@ -42,9 +59,6 @@ def slice_parallelism(device: Device, settings: EngineSettings) -> str:
 
 
 def _problems(architecture: Architecture, settings: EngineSettings, tensor: int) -> Iterator[str]:
-    stages = settings.pipeline_parallel_size
-    if stages > max(1, architecture.layers):
-        yield f"{stages} pipeline stages for {architecture.layers} layers"
     if tensor == 1:
         return
     for group in architecture.attention:

@@ -15,7 +15,8 @@ from rightslice.core.engine import EngineSettings
 GIB: Final = 1 << 30
 UNSURE_BYTES: Final = GIB // 2
 """Margins below this decide nothing: the constants of `engine_memory.json` were within 0.4 GiB of the logs at hand."""
-_ACTIVATION_BYTES: Final = 2
+_HALF_BYTES: Final = 2
+_WIDE_BYTES: Final = 4
 _HIDDEN_COPIES: Final = 3
 """Residual, normed input and block output are alive at the peak."""
 _ROTARY_WIDTH: Final = 128
@@ -62,11 +63,11 @@ def engine_memory(engine: str, version: str) -> EngineMemory:
 def activation_bytes(architecture: Architecture, settings: EngineSettings) -> int:
     """Peak activations of one rank: the larger of a full prefill step and of sampling the largest batch.
 
-    Prefill, per token in 16 bit: 3 x hidden + 3 x (inner width / t) for a dense block (reproduces 2.53 GiB of 40,000
-    tokens on two ranks, vllm#11251, and the 110 kB per token between the two runs of vllm#10517); for experts
-    3 x hidden + k x (max(2 x width, hidden) + width). Data-parallel ranks gather each other's tokens: the experts' part
-    times the ranks, and the hidden states of all before and after (vLLM 0.32: workspace_shapes takes all gathered
-    tokens, in one piece). Without chunked prefill a step holds a whole prompt.
+    Prefill, per token in 16 bit, or in 32 where weights are: 3 x hidden + 3 x (inner width / t) for a dense block
+    (reproduces 2.53 GiB of 40,000 tokens on two ranks, vllm#11251, and the 110 kB per token between the two runs of
+    vllm#10517); for experts 3 x hidden + k x (max(2 x width, hidden) + width). Data-parallel ranks gather each other's
+    tokens: the experts' part times the ranks, and the hidden states of all before and after (vLLM 0.32:
+    workspace_shapes takes all gathered tokens, in one piece). Without chunked prefill a step holds a whole prompt.
     Sampling: sequences x vocabulary x the engine's bytes per logit.
     """
     tokens = settings.max_num_batched_tokens
@@ -84,7 +85,8 @@ def activation_bytes(architecture: Architecture, settings: EngineSettings) -> in
     for mixer in architecture.attention:
         queries = mixer.query_heads * mixer.qk_head_dim + mixer.kv_heads * (mixer.qk_head_dim + mixer.v_head_dim)
         widest = max(widest, (queries + mixer.query_heads * mixer.v_head_dim) / tensor)
-    prefill = tokens * _ACTIVATION_BYTES * (_HIDDEN_COPIES * hidden + widest)
+    width = _WIDE_BYTES if settings.weight_dtype == "fp32" else _HALF_BYTES
+    prefill = tokens * width * (_HIDDEN_COPIES * hidden + widest)
     if architecture.kind not in ("decoder", "encoder-decoder"):
         return round(prefill)
     constants = engine_memory(settings.engine, settings.version)
@@ -110,7 +112,7 @@ def rotary_bytes(architecture: Architecture) -> int:
     positions no log was at hand: counted as 2**20.
     """
     width = max((g.qk_head_dim for g in architecture.attention if g.kind not in ("linear", "mamba")), default=0)
-    return min(architecture.context_max or 0, _ROTARY_POSITIONS) * min(width, _ROTARY_WIDTH) * _ACTIVATION_BYTES
+    return min(architecture.context_max or 0, _ROTARY_POSITIONS) * min(width, _ROTARY_WIDTH) * _HALF_BYTES
 
 
 def graphs_bytes(settings: EngineSettings) -> int:

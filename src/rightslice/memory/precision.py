@@ -30,7 +30,7 @@ class Support:
 
 def weight_support(device: Device, dtype: str, engine_name: str = ENGINE, version: str = "") -> Support:
     """Whether `version` of an engine (its newest one when empty) runs weights in `dtype` on the device."""
-    capability = _capability(device)
+    capability = compute_capability(device)
     if capability is None:
         return _of_another_vendor(device, dtype)
     name = device.accelerator.name
@@ -54,7 +54,7 @@ def weight_support(device: Device, dtype: str, engine_name: str = ENGINE, versio
 
 def kv_support(device: Device, dtype: str, engine_name: str = ENGINE, version: str = "") -> Support:
     """Whether `version` of an engine keeps a KV cache in `dtype` on the device; unknown needs are those of `ENGINE`."""
-    name, capability = device.accelerator.name, _capability(device)
+    name, capability = device.accelerator.name, compute_capability(device)
     if dtype in _SIXTEEN_AND_UP:
         return Support("native", f"{name} computes in {dtype}")
     facts = engine(engine_name)
@@ -77,7 +77,7 @@ def _short_of(what: str, needed: float, capability: float) -> Support:
     return Support("refused", f"{what}: compute capability {needed:.1f} is needed, it has {capability:.1f}")
 
 
-def _capability(device: Device) -> float | None:
+def compute_capability(device: Device) -> float | None:
     """CUDA compute capability; None for another vendor's device."""
     try:
         return float(device.accelerator.compute_capability)
@@ -86,7 +86,7 @@ def _capability(device: Device) -> float | None:
 
 
 def _has_unit(device: Device, dtype: str) -> bool:
-    unit, capability = _UNIT.get(dtype, dtype), _capability(device)
+    unit, capability = _UNIT.get(dtype, dtype), compute_capability(device)
     if device.flops or capability is None:
         return device.flops.get(unit, 0.0) > 0.0
     return unit in _UNIT_SINCE and capability >= _UNIT_SINCE[unit]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final
 
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.engines import engine
@@ -14,72 +14,27 @@ from rightslice.core.engine import DTYPE_BITS, EngineSettings
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 from rightslice.core.quantities import format_bytes
 from rightslice.memory import cache
-from rightslice.memory.footprint import Footprint, footprint
 from rightslice.memory.gke import gke_terms
-from rightslice.memory.legality import gains_from_replicas, legal_parallelism
+from rightslice.memory.ladder import COUNTS, Fit, Refusal, SizeRequest, fit, split_is_given
+from rightslice.memory.legality import gains_from_replicas
 from rightslice.memory.notes import exact_notes, not_modeled
-from rightslice.memory.overheads import UNSURE_BYTES, activation_bytes, engine_memory, rank_step_tokens, rotary_bytes
-from rightslice.memory.precision import kv_support, weight_support
+from rightslice.memory.overheads import activation_bytes, engine_memory, graphs_bytes, rotary_bytes
 from rightslice.memory.reservation import cache_plan
 from rightslice.memory.weights import weights_bytes
 
-COUNTS: Final = (1, 2, 4, 8, 16)
-_ENGINE: Final = "vllm"
+__all__ = ["Fit", "Refusal", "SizeReport", "SizeRequest", "size"]
+
 _STEP_TOKENS: Final = 2048
 """Prompt tokens of one step: the engine's default below 70 GiB of device memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class SizeRequest:
-    """What is asked. `dtype` None: as published; `kv_dtype` None: 16 bit."""
-
-    input_tokens: int = 1024
-    output_tokens: int = 256
-    sequences: int = 1
-    dtype: str | None = None
-    kv_dtype: str | None = None
-    accelerator: str | None = None
-    method: Literal["exact", "gke"] = "exact"
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of one sequence at its end."""
-        return self.input_tokens + self.output_tokens
-
-
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """The fewest devices that hold the model with all sequences, and how many sequences they hold at most.
-
-    `margin_bytes`: left on each device beyond what is asked. `verdict`: just fits when that is within the error of the
-    engine's constants, so that it may not start.
-    `split`: tensor parallel, or one attention replica per device with the experts spread over all (`replicas`), which
-    is worth knowing where a latent cache would repeat on every tensor-parallel rank.
-    """
-
-    accelerator: str
-    count: int
-    max_sequences: int
-    verdict: Literal["fits", "just fits"] = "fits"
-    margin_bytes: int = 0
-    split: Literal["tensor", "replicas"] = "tensor"
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why the largest count tried does not hold it."""
-
-    accelerator: str
-    count: int
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class SizeReport:
     """Bytes of the whole model. `kv_cache_bytes`: all sequences at the asked length, window and state included.
 
-    `kv_bytes_per_sequence` is one of them, `kv_bytes_reserved_per_sequence` what the newest vLLM sets aside for it on
-    one device with `kv_in_flight_tokens` tokens in flight; 0 by the formula of the GKE guide.
+    `kv_bytes_per_sequence` is one of them, `kv_bytes_reserved_per_sequence` what the engine `reserved_by` (the newest
+    vLLM, unless another is asked about) sets aside for it on one device with `kv_in_flight_tokens` tokens in flight; 0
+    by the formula of the GKE guide.
     """
 
     model: str
@@ -108,6 +63,7 @@ class SizeReport:
     kv_bytes_per_sequence: int = 0
     kv_bytes_reserved_per_sequence: int = 0
     kv_in_flight_tokens: int = 0
+    reserved_by: str = ""
 
 
 def size(architecture: Architecture, request: SizeRequest, devices: Sequence[Device] = ()) -> SizeReport:
@@ -131,10 +87,12 @@ def _answers(architecture: Architecture, request: SizeRequest, device: Device) -
     """Tensor parallel first, then replicas of the attention where they gain anything."""
     if request.method == "gke":
         return (_gke_fit(architecture, request, device),)
-    plain = _fit(architecture, request, device, "tensor")
+    if split_is_given(request):
+        return (fit(architecture, request, device, "given"),)
+    plain = fit(architecture, request, device, "tensor")
     if device.partition != WHOLE or not gains_from_replicas(architecture):
         return (plain,)
-    return plain, _fit(architecture, request, device, "replicas")
+    return plain, fit(architecture, request, device, "replicas")
 
 
 def _checked(request: SizeRequest) -> None:
@@ -162,19 +120,17 @@ def _checked(request: SizeRequest) -> None:
 
 def _exact(architecture: Architecture, request: SizeRequest) -> SizeReport:
     """Weights + cache of all sequences + activations and overhead of one device."""
-    kv_dtype = request.kv_dtype or "bf16"
-    weights = weights_bytes(architecture, request.dtype or "")
+    kv_dtype, dtype = request.cache, request.weights
+    weights = weights_bytes(architecture, dtype)
     kept = math.ceil(request.sequences * cache.sequence_bytes(architecture, request.tokens, kv_dtype))
-    step = EngineSettings(
-        max_num_batched_tokens=min(_STEP_TOKENS, request.sequences * request.input_tokens),
-        max_num_seqs=request.sequences,
-        max_model_len=request.tokens,
-    )
-    activations = activation_bytes(architecture, step)
-    engine_step = replace(step, kv_dtype=kv_dtype, max_num_batched_tokens=_STEP_TOKENS)  # type: ignore[arg-type]
-    plan = cache_plan(architecture, engine_step)
-    constants = engine_memory(_ENGINE, "")
-    overhead = constants.context_bytes + constants.graphs_bytes + rotary_bytes(architecture)
+    told = request.line.settings if request.line else EngineSettings(max_num_batched_tokens=_STEP_TOKENS)
+    alone = replace(told, max_num_seqs=request.sequences, max_model_len=request.tokens, tensor_parallel_size=1,
+                    pipeline_parallel_size=1, data_parallel_size=1)  # fmt: skip
+    step = min(told.max_num_batched_tokens, request.sequences * request.input_tokens)
+    activations = activation_bytes(architecture, replace(alone, max_num_batched_tokens=step))
+    plan = cache_plan(architecture, replace(alone, kv_dtype=kv_dtype))  # type: ignore[arg-type]
+    constants = engine_memory(told.engine, told.version)
+    overhead = constants.context_bytes + graphs_bytes(told) + rotary_bytes(architecture)
     report = SizeReport(
         model=architecture.name,
         parameters=architecture.parameters,
@@ -196,25 +152,26 @@ def _exact(architecture: Architecture, request: SizeRequest) -> SizeReport:
         notes=(),
         not_modeled=not_modeled(architecture),
         method="exact",
-        dtype=request.dtype or architecture.published_dtype,
+        dtype=dtype or architecture.published_dtype,
         kv_dtype=kv_dtype,
         source=architecture.source,
         kv_bytes_per_sequence=math.ceil(kept / request.sequences),
         kv_bytes_reserved_per_sequence=plan.bytes_per_request(request.tokens),
         kv_in_flight_tokens=plan.in_flight_tokens or 0,
+        reserved_by=engine(told.engine).title,
     )
     terms = gke_terms(
         architecture,
         tokens=request.tokens,
         sequences=request.sequences,
-        dtype=request.dtype or "",
+        dtype=dtype,
         kv_dtype=kv_dtype,
     )
     notes = exact_notes(
         architecture,
         terms,
         weights=weights,
-        dtype=request.dtype or architecture.published_dtype,
+        dtype=dtype or architecture.published_dtype,
         tokens=request.tokens,
         sequences=request.sequences,
         kv_dtype=kv_dtype,
@@ -223,12 +180,12 @@ def _exact(architecture: Architecture, request: SizeRequest) -> SizeReport:
 
 
 def _gke(architecture: Architecture, request: SizeRequest) -> SizeReport:
-    kv_dtype = request.kv_dtype or "bf16"
+    kv_dtype = request.cache
     terms = gke_terms(
         architecture,
         tokens=request.tokens,
         sequences=request.sequences,
-        dtype=request.dtype or "",
+        dtype=request.weights,
         kv_dtype=kv_dtype,
     )
     exact = _exact(architecture, replace(request, method="exact"))
@@ -270,66 +227,10 @@ def _gke(architecture: Architecture, request: SizeRequest) -> SizeReport:
     )
 
 
-def settings_for(
-    architecture: Architecture, request: SizeRequest, device: Device, count: int, split: str = "tensor"
-) -> EngineSettings:
-    """An engine with its defaults on that device, over `count` devices split as in `Fit`, as long as asked."""
-    facts = engine(_ENGINE)
-    defaults = facts.defaults(facts.latest_version, device)
-    return EngineSettings(
-        engine=_ENGINE,
-        version=facts.latest_version,
-        tensor_parallel_size=count if split == "tensor" else 1,
-        data_parallel_size=1 if split == "tensor" else count,
-        expert_parallel=split != "tensor",
-        weight_dtype=request.dtype or architecture.published_dtype,  # type: ignore[arg-type]
-        kv_dtype=request.kv_dtype or "bf16",  # type: ignore[arg-type]
-        max_model_len=request.tokens,
-        max_num_seqs=max(request.sequences, defaults.max_num_seqs),
-        max_num_batched_tokens=rank_step_tokens(defaults.max_num_batched_tokens, 1 if split == "tensor" else count),
-        memory_fraction=defaults.memory_fraction,
-        block_size_tokens=defaults.block_size_tokens,
-    )
-
-
-def _fit(
-    architecture: Architecture, request: SizeRequest, device: Device, split: Literal["tensor", "replicas"]
-) -> Fit | Refusal:
-    """The fewest of 1, 2, 4, 8, 16 devices that are legal and hold all sequences."""
-    dtype = request.dtype or architecture.published_dtype
-    if weight_support(device, dtype).level == "refused":
-        half = weight_support(device, "fp16").level != "refused" and dtype == "bf16"
-        return Refusal(device.name, 1, f"cannot run {dtype} weights" + ("; --dtype fp16 can" if half else ""))
-    if request.kv_dtype and kv_support(device, request.kv_dtype).level == "refused":
-        return Refusal(device.name, 1, f"cannot keep a KV cache in {request.kv_dtype}")
-    last = Refusal(device.name, 1, "")
-    for count in COUNTS if device.partition == WHOLE else COUNTS[:1]:
-        settings = settings_for(architecture, request, device, count, split)
-        if illegal := legal_parallelism(architecture, settings):
-            last = last if last.reason else Refusal(device.name, count, illegal)
-            continue
-        held = footprint(architecture, device, settings, typical_tokens=request.tokens)
-        if held.fits and held.max_sequences >= request.sequences:
-            wanted = max(held.kv_bytes_least, request.sequences * held.kv_bytes_per_sequence)
-            margin = held.kv_cache_bytes - wanted
-            sure = margin >= UNSURE_BYTES
-            return Fit(device.name, count, held.max_sequences, "fits" if sure else "just fits", margin, split)
-        total = weights_bytes(architecture, dtype)
-        last = Refusal(device.name, count, _reason(held, device, count, request.sequences, total))
-    return last
-
-
-def _reason(held: Footprint, device: Device, count: int, sequences: int, total_bytes: int) -> str:
-    if held.reason:
-        need, have = f"{total_bytes / 1e9:,.0f} GB", f"{count * device.memory_bytes / 1e9:,.0f} GB"
-        return f"{need} of weights, {count} x {device.name} = {have}; per device {held.reason}"
-    return f"{count} x {device.name} hold {held.max_sequences} sequences of that length, not {sequences}"
-
-
 def _gke_fit(architecture: Architecture, request: SizeRequest, device: Device) -> Fit | Refusal:
     """By the formula: total against the memory of all devices."""
-    kv_dtype = request.kv_dtype or "bf16"
-    one = gke_terms(architecture, tokens=request.tokens, sequences=1, dtype=request.dtype or "", kv_dtype=kv_dtype)
+    kv_dtype = request.cache
+    one = gke_terms(architecture, tokens=request.tokens, sequences=1, dtype=request.weights, kv_dtype=kv_dtype)
     fixed, each = one.weights_bytes + one.overhead_bytes, one.activation_bytes + one.kv_cache_bytes
     counts = COUNTS if device.partition == WHOLE else COUNTS[:1]
     for count in counts:

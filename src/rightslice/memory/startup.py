@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final, Literal
 
 from rightslice.catalogue.architecture import Architecture
+from rightslice.catalogue.engine_arguments import engine_arguments
+from rightslice.catalogue.engines import EngineFacts
 from rightslice.catalogue.hardware import Device
 from rightslice.core.engine import EngineSettings
 from rightslice.core.quantities import format_bytes
@@ -16,23 +16,26 @@ from rightslice.memory.arguments import (
     AS_LONG_AS_FITS,
     AS_PUBLISHED,
     NO_CONTEXT,
+    CommandLine,
     Formats,
     engine_facts,
     parse_arguments,
 )
 from rightslice.memory.cache import rank_sequence_bytes
-from rightslice.memory.footprint import cache_room_bytes
-from rightslice.memory.legality import legal_parallelism, slice_parallelism
-from rightslice.memory.overheads import UNSURE_BYTES, activation_bytes, engine_memory, overhead_bytes
+from rightslice.memory.computation import computation_problem
+from rightslice.memory.engine_version import known_version
+from rightslice.memory.legality import legal_parallelism, legal_sizes, slice_parallelism, stages_problem
+from rightslice.memory.overheads import UNSURE_BYTES, engine_memory
 from rightslice.memory.precision import kv_support, weight_support
+from rightslice.memory.problems import Problem, Remedy
+from rightslice.memory.quantization import quantization_problem
+from rightslice.memory.remedies import Judged, Verdict, fix
 from rightslice.memory.reservation import CachePlan, cache_plan
+from rightslice.memory.room import longest_tokens, room_bytes
+from rightslice.memory.scheduling import scheduling_problems
+from rightslice.memory.serving import serving
 from rightslice.memory.speculation import speculation_problem, with_draft
 from rightslice.memory.stages import asked_settings, stage_note
-from rightslice.memory.weights import lora_bytes, rank_weights_bytes
-
-Verdict = Literal["starts", "does_not_start", "refused", "uncertain"]
-_LEAST_STEP: Final = 512
-"""Prompt tokens of one step below which lowering them further costs more than it saves: an assumption."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,9 @@ class StartupReport:
 class Given:
     """What stays the same while fixes are tried."""
 
-    engine: str
+    architecture: Architecture
+    device: Device
+    facts: EngineFacts
     version: str
     free_bytes: int | None
     formats: Formats
@@ -79,74 +84,100 @@ def startup(
     free_bytes: int | None = None,
     formats: Formats = AS_PUBLISHED,
 ) -> StartupReport:
-    """The verdict on one rank of a replica, and a fix that starts when it is taken, where flags can do that.
+    """The verdict on one rank of a replica, and a fix that starts when it is appended, where arguments can do that.
 
     refused: illegal before anything loads. does_not_start: weights and activations leave less cache than one sequence
     of the longest length needs. uncertain: the margin is within the error of the engine's constants. `free_bytes`:
     free memory at start when others use the device. `formats` hold where the arguments say nothing else. Raises
     BadInputError RS0315 or RS0501.
     """
-    given = Given(engine_name, version, free_bytes, formats)
-    found = last = _once(architecture, device, given, arguments)
-    flags: dict[str, str] = {}
-    for _ in range(_MOST_FIXES):
-        flag, _, value = last.fix.partition(" ")
-        if not flag.startswith("--") or flag in flags:
-            break
-        flags[flag] = value
-        last = _once(architecture, device, given, " ".join((arguments, *(f"{f} {v}" for f, v in flags.items()))))
-        if last.verdict not in _BAD:
-            break
-    if not flags:
-        return found
-    taken = " ".join(f"{flag} {value}" for flag, value in flags.items())
-    more = f", then {last.fix}" if last.verdict in _BAD and last.fix and not last.fix.startswith("--") else ""
-    return replace(found, fix=taken + more)
+    facts = engine_facts(engine_name)
+    version, notes = known_version(facts, version)
+    given = Given(architecture, device, facts, version, free_bytes, formats)
+    judged = _judged(given, arguments)
+    mended = fix(lambda text: _judged(given, text), engine_arguments(facts.name), arguments, judged)
+    return _report(replace(judged, notes=(*judged.notes, *notes)), mended)
 
 
-_BAD: Final = ("refused", "does_not_start")
-_MOST_FIXES: Final = 4
+def command_line(
+    architecture: Architecture,
+    device: Device,
+    *,
+    engine_name: str = "vllm",
+    version: str = "",
+    arguments: str = "",
+    free_bytes: int | None = None,
+    formats: Formats = AS_PUBLISHED,
+) -> CommandLine:
+    """What `startup` judges: the command line with the engine's defaults. Raises as `startup` does."""
+    facts = engine_facts(engine_name)
+    given = Given(architecture, device, facts, known_version(facts, version)[0], free_bytes, formats)
+    return _judged(given, arguments).line
 
 
-def _once(architecture: Architecture, device: Device, given: Given, arguments: str) -> StartupReport:
-    """The verdict, and the first thing to change."""
-    facts = engine_facts(given.engine)
-    version = given.version or facts.latest_version
-    settings, others = parse_arguments(architecture, device, facts, version, arguments, given.formats)
-    architecture = with_draft(architecture, settings)
-    told_to_fit = settings.max_model_len == AS_LONG_AS_FITS
+def _judged(given: Given, arguments: str) -> Judged:
+    """The verdict on one command line."""
+    device = given.device
+    line = parse_arguments(given.architecture, device, given.facts, given.version, arguments, given.formats)
+    architecture = with_draft(given.architecture, line.settings)
+    if given.facts.memory_fraction_of != "everything" and given.free_bytes is not None:
+        device = replace(device, memory_bytes=min(device.memory_bytes, given.free_bytes))
+    told_to_fit = line.settings.max_model_len == AS_LONG_AS_FITS
     if told_to_fit:
-        settings = _as_long_as_fits(architecture, device, settings)
-    if refusal := _refusal(architecture, device, settings):
-        return StartupReport("refused", refusal[0], 0, 0, 0, 0, refusal[1], others)
-    if too_long := _too_long(architecture, device, settings):
-        return StartupReport("refused", too_long[0], 0, 0, 0, 0, too_long[1], others)
-    if taken := _taken(device, settings, given.free_bytes):
-        return StartupReport("does_not_start", taken[0], 0, 0, 0, 0, taken[1], others)
-    asked = asked_settings(settings)
-    room, plan = _room(architecture, device, settings), cache_plan(architecture, asked)
-    length = settings.max_model_len
-    need, reserved = plan.least_room_bytes(length), plan.bytes_per_request(length)
-    kept = rank_sequence_bytes(architecture, length, asked) if plan.rules.windows else reserved
-    longest = _longest(architecture, device, settings)
+        line = replace(line, settings=_as_long_as_fits(architecture, device, line.settings))
+    settings = line.settings
+    defaults = given.facts.defaults(given.version, device)
+    notes = tuple(_said(given, line))
+    judged = Judged(architecture, device, line, "refused", default_fraction=defaults.memory_fraction, notes=notes)
+    if problem := next(_refusals(given, architecture, line), None):
+        return replace(judged, problem=problem)
+    if problem := _taken(given, settings):
+        return replace(judged, problem=problem, verdict="does_not_start")
+    plan = cache_plan(architecture, asked_settings(settings))
+    room, need = room_bytes(architecture, device, settings), plan.least_room_bytes(settings.max_model_len)
     verdict: Verdict = "starts" if room >= need else "does_not_start"
     if abs(room - need) < UNSURE_BYTES and need > 0 and not (told_to_fit and room >= need):
         verdict = "uncertain"
+    if verdict != "does_not_start" and (problem := _too_large(architecture, device, settings)):
+        return replace(judged, problem=problem, verdict="does_not_start")
+    return replace(judged, verdict=verdict, room_bytes=room, need_bytes=need)
+
+
+def _report(judged: Judged, mended: str) -> StartupReport:
+    others = judged.line.others
+    if judged.problem is not None:
+        return StartupReport(judged.verdict, judged.problem.reason, 0, 0, 0, 0, mended, others, judged.notes)
+    architecture, settings = judged.architecture, judged.line.settings
+    asked, length, room = asked_settings(settings), settings.max_model_len, judged.room_bytes
+    plan = cache_plan(architecture, asked)
+    reserved = plan.bytes_per_request(length)
+    kept = rank_sequence_bytes(architecture, length, asked) if plan.rules.windows else reserved
     logged = plan.logged_tokens(room, length)
+    notes = _notes(architecture, judged.device, settings, plan)
     return StartupReport(
-        verdict=verdict,
-        reason=_reason(room, need, settings),
+        verdict=judged.verdict,
+        reason=_reason(room, judged.need_bytes, settings),
         kv_tokens=max(0, math.floor(room / kept * length)) if kept > 0 else 0,
         kv_cache_bytes=max(0, room),
-        kv_bytes_needed=need - plan.held_back_bytes,
-        max_model_len_that_fits=longest,
-        fix=_fix(verdict, longest, architecture, device, settings),
+        kv_bytes_needed=judged.need_bytes - plan.held_back_bytes,
+        max_model_len_that_fits=longest_tokens(architecture, judged.device, settings),
+        fix=mended,
         not_considered=others,
-        notes=(*stage_note(architecture, settings), *_notes(architecture, device, settings, plan)),
+        notes=(*stage_note(architecture, settings), *notes, *judged.notes),
         kv_bytes_reserved_per_sequence=reserved,
         logged_kv_tokens=logged,
         logged_max_concurrency=plan.concurrency(room, length) if logged else 0.0,
     )
+
+
+def _said(given: Given, line: CommandLine) -> Iterator[str]:
+    """What the engine does with the model and the arguments beside refusing them."""
+    found = (
+        serving(given.architecture, given.facts, given.version),
+        quantization_problem(given.architecture, given.facts, given.version, line.quantization),
+    )
+    yield from (note for note in found if isinstance(note, str))
+    yield from line.notes
 
 
 def _notes(architecture: Architecture, device: Device, settings: EngineSettings, plan: CachePlan) -> tuple[str, ...]:
@@ -162,85 +193,99 @@ def _notes(architecture: Architecture, device: Device, settings: EngineSettings,
     return tuple(found)
 
 
-def _refusal(architecture: Architecture, device: Device, settings: EngineSettings) -> tuple[str, str] | None:
-    """(reason, fix) of what is illegal before anything loads, or None."""
+def _refusals(given: Given, architecture: Architecture, line: CommandLine) -> Iterator[Problem]:
+    """What is illegal before anything loads."""
+    device, facts, version, settings = given.device, given.facts, given.version, line.settings
+    found = (
+        serving(given.architecture, facts, version),
+        computation_problem(given.architecture, device, facts.name, version, line.compute, line.quantization),
+        quantization_problem(given.architecture, facts, version, line.quantization),
+    )
+    yield from (problem for problem in found if isinstance(problem, Problem))
     if problem := slice_parallelism(device, settings):
-        return problem, _one_rank(settings)
-    if problem := legal_parallelism(architecture, settings):
-        sizes = re.findall(r"\d+", problem.rpartition(":")[2])
-        smaller = [int(s) for s in sizes if int(s) <= settings.tensor_parallel_size]
-        return problem, f"--tensor-parallel-size {max(smaller)}" if smaller else "another checkpoint"
+        yield Problem("slice", problem, (_one_rank(settings),))
+    yield from _parallel(architecture, settings)
     if problem := speculation_problem(architecture, settings.engine, settings.speculative_method):
-        return problem, "another method in --speculative-config"
-    dtype = settings.weight_dtype
+        yield Problem("speculation", problem, otherwise="another method in --speculative-config")
+    yield from _formats(given, line)
+    yield from _too_long(architecture, device, settings)
+    yield from scheduling_problems(architecture, settings)
+
+
+def _formats(given: Given, line: CommandLine) -> Iterator[Problem]:
+    """Formats of weights and cache that the device or the version does not run."""
+    settings = line.settings
     asked = settings.engine, settings.version
-    support = weight_support(device, dtype, *asked)
+    support = weight_support(given.device, settings.weight_dtype, *asked)
     if support.level == "refused":
-        return support.reason, "--dtype half" if dtype == "bf16" else "a 16-bit checkpoint"
-    support = kv_support(device, settings.kv_dtype, *asked)
-    return (support.reason, "--kv-cache-dtype auto") if support.level == "refused" else None
+        unset: tuple[Remedy, ...] = ((("--quantization", "None"),),) if line.quantization else ()
+        yield Problem("weights", support.reason, unset, "a 16-bit checkpoint")
+    support = kv_support(given.device, settings.kv_dtype, *asked)
+    if support.level == "refused":
+        yield Problem("cache", support.reason, ((("--kv-cache-dtype", "auto"),),), "a KV cache in 16 bit")
 
 
-def _one_rank(settings: EngineSettings) -> str:
+def _parallel(architecture: Architecture, settings: EngineSettings) -> Iterator[Problem]:
+    if problem := stages_problem(architecture, settings):
+        yield Problem("stages", problem, ((("--pipeline-parallel-size", f"{max(1, architecture.layers)}"),),))
+    elif problem := legal_parallelism(architecture, settings):
+        size = settings.tensor_parallel_size
+        legal = legal_sizes(architecture, settings)
+        nearest = [*reversed([s for s in legal if s <= size]), *(s for s in legal if s > size)]
+        yield Problem(
+            "tensor", problem, tuple((("--tensor-parallel-size", f"{s}"),) for s in nearest), "another checkpoint"
+        )
+
+
+def _one_rank(settings: EngineSettings) -> Remedy:
     sizes = (
         ("--tensor-parallel-size", settings.tensor_parallel_size),
         ("--pipeline-parallel-size", settings.pipeline_parallel_size),
         ("--data-parallel-size", settings.data_parallel_size),
     )
-    return " ".join(f"{flag} 1" for flag, size in sizes if size > 1)
+    return tuple((flag, "1") for flag, size in sizes if size > 1)
 
 
 def _as_long_as_fits(architecture: Architecture, device: Device, settings: EngineSettings) -> EngineSettings:
     """With the longest context that fits, or the model's own where none does."""
     own = replace(settings, max_model_len=architecture.context_max or NO_CONTEXT)
-    return replace(own, max_model_len=_longest(architecture, device, own) or own.max_model_len)
+    return replace(own, max_model_len=longest_tokens(architecture, device, own) or own.max_model_len)
 
 
-def _too_long(architecture: Architecture, device: Device, settings: EngineSettings) -> tuple[str, str] | None:
-    """(reason, fix) of a context beyond the model's own; the fix also fits the device, where anything does."""
+def _too_long(architecture: Architecture, device: Device, settings: EngineSettings) -> Iterator[Problem]:
+    """A context beyond the model's own."""
     limit = architecture.context_max
     if limit is None or settings.max_model_len <= limit:
-        return None
-    tried = replace(settings, max_model_len=limit)
-    fitting = _longest(architecture, device, tried)
-    reason = f"--max-model-len {settings.max_model_len} exceeds the model's {limit}"
-    return reason, f"--max-model-len {min(limit, fitting) or limit}"
+        return
+    fitting = longest_tokens(architecture, device, replace(settings, max_model_len=limit))
+    name = engine_arguments(settings.engine).spelled("--max-model-len")
+    reason = f"{name} {settings.max_model_len} exceeds the model's {limit}"
+    lengths = dict.fromkeys(f"{length}" for length in (fitting, limit) if length)
+    yield Problem("length", reason, tuple((("--max-model-len", length),) for length in lengths))
 
 
-def _taken(device: Device, settings: EngineSettings, free_bytes: int | None) -> tuple[str, str] | None:
-    """(reason, fix) when others hold memory that the engine asks for, or None."""
-    wanted = settings.memory_fraction * device.memory_bytes
-    if free_bytes is None or free_bytes >= wanted:
+def _taken(given: Given, settings: EngineSettings) -> Problem | None:
+    """Others hold memory that the engine asks for: where it takes a share of the whole device."""
+    free, whole = given.free_bytes, given.device.memory_bytes
+    wanted = settings.memory_fraction * whole
+    if given.facts.memory_fraction_of != "everything" or free is None or free >= wanted:
         return None
-    share = math.floor(100 * free_bytes / device.memory_bytes) / 100
-    have, asked = format_bytes(free_bytes, binary=True), format_bytes(wanted, binary=True)
+    share = math.floor(100 * free / whole) / 100
+    have, asked = format_bytes(free, binary=True), format_bytes(wanted, binary=True)
     reason = f"{have} free, the engine asks for {settings.memory_fraction:g} x the device = {asked}"
-    return reason, f"--gpu-memory-utilization {share:g}"
+    remedies: tuple[Remedy, ...] = ((("--gpu-memory-utilization", f"{share:g}"),),) if share > 0 else ()
+    return Problem("free", reason, remedies, "free memory of the device, or take another")
 
 
-def _room(architecture: Architecture, device: Device, settings: EngineSettings) -> int:
-    weights = rank_weights_bytes(architecture, settings) + lora_bytes(architecture, settings)
-    activations = activation_bytes(architecture, settings)
-    overheads = overhead_bytes(architecture, device, settings)
-    return cache_room_bytes(device.memory_bytes, settings, weights, activations, overheads)
-
-
-def _fits(architecture: Architecture, device: Device, settings: EngineSettings, margin_bytes: int = 0) -> bool:
-    """Whether the engine finds room for one sequence of the longest length, with a margin."""
-    need = cache_plan(architecture, asked_settings(settings)).least_room_bytes(settings.max_model_len)
-    return _room(architecture, device, settings) >= need + margin_bytes
-
-
-def _longest(architecture: Architecture, device: Device, settings: EngineSettings) -> int:
-    """The longest context, in whole blocks, whose cache fits; longer ones also need more activations at times."""
-    block = settings.block_size_tokens
-    high = max(1, (architecture.context_max or settings.max_model_len) // block)
-    low = 0
-    while low < high:
-        middle = (low + high + 1) // 2
-        fits = _fits(architecture, device, replace(settings, max_model_len=middle * block))
-        low, high = (middle, high) if fits else (low, middle - 1)
-    return low * block
+def _too_large(architecture: Architecture, device: Device, settings: EngineSettings) -> Problem | None:
+    """A cache of given size that the device does not hold beside the rest: the engine runs out of memory over it."""
+    given = settings.kv_cache_memory_bytes
+    left = given and room_bytes(architecture, device, replace(settings, kv_cache_memory_bytes=0, memory_fraction=1.0))
+    if given <= left + UNSURE_BYTES:
+        return None
+    have, asked = format_bytes(max(0, left), binary=True), format_bytes(given, binary=True)
+    remedies: tuple[Remedy, ...] = ((("--kv-cache-memory-bytes", f"{left}"),),) if left > 0 else ()
+    return Problem("given", f"{have} are left for a cache of the {asked} that are given", remedies)
 
 
 def _reason(room: int, need: int, settings: EngineSettings) -> str:
@@ -248,39 +293,3 @@ def _reason(room: int, need: int, settings: EngineSettings) -> str:
     wanted = format_bytes(need, binary=True)
     compared = "at least" if room >= need else "less than"
     return f"{have} of KV cache are left, {compared} the {wanted} that {settings.max_model_len:,} tokens need"
-
-
-def _fix(verdict: Verdict, longest: int, architecture: Architecture, device: Device, settings: EngineSettings) -> str:
-    if verdict == "starts":
-        return ""
-    if step := _smaller_step(architecture, device, settings):
-        return f"--max-num-batched-tokens {step}"
-    if longest >= settings.block_size_tokens and longest < settings.max_model_len:
-        return f"--max-model-len {longest}"
-    for size in _doubled(settings.tensor_parallel_size):
-        tried = replace(settings, tensor_parallel_size=size)
-        if legal_parallelism(architecture, tried) or slice_parallelism(device, tried):
-            continue
-        if _fits(architecture, device, tried):
-            return f"--tensor-parallel-size {size}"
-    return "" if longest >= settings.max_model_len else "a smaller model, a lower precision or a larger device"
-
-
-def _smaller_step(architecture: Architecture, device: Device, settings: EngineSettings) -> int:
-    """The most tokens of one step with which the asked context starts; 0 when none does or windows keep none of them.
-
-    Windows keep the tokens in flight beside themselves, so that a smaller step costs no context.
-    """
-    plan = cache_plan(architecture, settings)
-    if not settings.chunked_prefill or plan.in_flight_tokens is None:
-        return 0
-    step = settings.max_num_batched_tokens // 2 if any(g.keeps in ("window", "chunk") for g in plan.groups) else 0
-    while step >= max(_LEAST_STEP, settings.max_num_seqs):
-        if _fits(architecture, device, replace(settings, max_num_batched_tokens=step), UNSURE_BYTES):
-            return step
-        step //= 2
-    return 0
-
-
-def _doubled(size: int) -> Sequence[int]:
-    return [s for s in (2, 4, 8, 16) if s > size]

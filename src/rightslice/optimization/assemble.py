@@ -213,6 +213,7 @@ def planned_models(needs: Sequence[Need], made: Fleet, evidence: Evidence) -> tu
                 slo_met=all(slo.met for slo in found.slos) if found else True,
                 slo_probability=found.probability if found else None,
                 deployments=deployments,
+                prefix_hits=found.prefix_hits if found else (),
             )
         )
     return tuple(planned)

@@ -147,7 +147,7 @@ def _custom(need: Need, site: Site, memory: CustomMemory) -> tuple[list[Option],
     for gpus in counts:
         held = custom_footprint(memory, whole, gpus)
         if held.fits:
-            key = _key(need.name, whole, None, gpus)
+            key = option_key(need.name, whole, None, gpus)
             kept = Memory(
                 device_bytes=held.device_bytes,
                 weights_bytes=held.weights_bytes,
@@ -194,7 +194,7 @@ def _staged(need: Need, site: Site, profile: Profile) -> tuple[list[Option], lis
             continue
         kept = Memory(seen.memory_bytes, profile.memory, 0, CONTEXT_OVERHEAD_BYTES, 0, 0, max(profile.streams))
         costs = stage_costs(profile, seen) if need.has_load else None
-        good.append(Option(_key(need.name, seen, None, 1), need.name, seen, 1, "custom", "", None, kept, costs))
+        good.append(Option(option_key(need.name, seen, None, 1), need.name, seen, 1, "custom", "", None, kept, costs))
     if good:
         return good, []
     if largest == 0:
@@ -297,6 +297,7 @@ def _settings(
     facts = engine(engine_name)
     defaults = facts.defaults(facts.latest_version, seen)
     lora = need.model.lora
+    wanted = need.model.engine
     speculative = need.model.speculative
     return EngineSettings(
         engine=engine_name,
@@ -312,7 +313,8 @@ def _settings(
         max_num_batched_tokens=rank_step_tokens(defaults.max_num_batched_tokens, shape.data),
         memory_fraction=defaults.memory_fraction,
         block_size_tokens=defaults.block_size_tokens,
-        prefix_caching=defaults.prefix_caching,
+        prefix_caching=defaults.prefix_caching if wanted.prefix_caching is None else wanted.prefix_caching,
+        scheduling_policy="priority" if len(need.priorities) > 1 else "fcfs",
         chunked_prefill=defaults.chunked_prefill,
         lora_slots=lora.adapters if lora else 0,
         lora_max_rank=lora.max_rank if lora else 0,
@@ -350,7 +352,7 @@ def option_of(
     costs = step_costs(architecture, seen, settings, typical_tokens=need.typical_tokens) if need.has_load else None
     lowered = DTYPE_BITS[settings.weight_dtype] < DTYPE_BITS.get(architecture.published_dtype, 16)
     return Option(
-        key=_key(need.name, seen, settings, gpus),
+        key=option_key(need.name, seen, settings, gpus),
         model=need.name,
         device=seen,
         gpus=gpus,
@@ -392,7 +394,8 @@ def quantised_source(source: str, architecture: Architecture, dtype: str) -> str
     )
 
 
-def _key(model: str, seen: Device, settings: EngineSettings | None, gpus: int) -> str:
+def option_key(model: str, seen: Device, settings: EngineSettings | None, gpus: int) -> str:
+    """The name of one way to run a replica; options are simulated in its order."""
     if settings is None:
         return f"{model}/{seen.name}/x{gpus}"
     further = (("pp", settings.pipeline_parallel_size), ("dp", settings.data_parallel_size))

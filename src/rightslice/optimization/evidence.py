@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rightslice.core.estimate import Estimate
-from rightslice.core.plan import SloResult, Verification
+from rightslice.core.plan import PrefixHits, SloResult, Verification
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +22,15 @@ class PipelineEvidence:
 
 @dataclass(frozen=True, slots=True)
 class ModelEvidence:
-    """One model's own classes: p95 of each metric with its 80 % interval, objectives, chance that they hold."""
+    """One model's own classes: p95 of each metric with its 80 % interval, objectives, chance that they hold, and what
+    is found in its prefix caches at expected times."""
 
     ttft_ms: Estimate | None
     tpot_ms: Estimate | None
     e2e_ms: Estimate | None
     slos: tuple[SloResult, ...]
     probability: float | None
+    prefix_hits: tuple[PrefixHits, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

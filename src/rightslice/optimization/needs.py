@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rightslice.catalogue.architecture import Architecture
 from rightslice.core.rng import generator
 from rightslice.core.slo import Slo, SloMetric
-from rightslice.spec.workload import Model, Pipeline, TrafficClass, Users, Workload
+from rightslice.spec.workload import DEFAULT_PRIORITY, Model, Pipeline, TrafficClass, Users, Workload
 from rightslice.traffic.arrivals import offered_per_s, open_loop
 from rightslice.traffic.lengths import lengths
 from rightslice.traffic.traces import Trace
@@ -40,13 +40,17 @@ Tokens = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LengthSample:
-    """Lengths of one class (or of a pipeline's requests), its rate and its objectives."""
+    """Lengths of one class (or of a pipeline's requests), its rate and its objectives.
+
+    `seen_tokens`: of each prompt, what a prefix cache without limit holds at best; None where prompts share nothing.
+    """
 
     rate_per_s: float
     input_tokens: Tokens
     output_tokens: Tokens
     slos: tuple[Slo, ...]
     recorded: bool = False
+    seen_tokens: Tokens | None = None
 
     @property
     def longest(self) -> int:
@@ -83,6 +87,18 @@ class Need:
     def typical_tokens(self) -> int:
         """Tokens that one sequence holds in the cache when it ends."""
         return max(1, round(self.input_tokens + self.output_tokens))
+
+    @property
+    def prefix_hit_ceiling(self) -> float:
+        """Share of its prompt tokens that a prefix cache without limit holds at best."""
+        seen = sum(s.rate_per_s * float(s.seen_tokens.mean()) for s in self.samples if s.seen_tokens is not None)
+        prompts = sum(s.rate_per_s * float(s.input_tokens.mean()) for s in self.samples)
+        return seen / prompts if prompts else 0.0
+
+    @property
+    def priorities(self) -> frozenset[int]:
+        """Of its classes, and of the pipelines that pass through it."""
+        return frozenset([c.priority for c in self.model.traffic] + [DEFAULT_PRIORITY for _ in self.shares])
 
     @property
     def has_load(self) -> bool:
@@ -167,6 +183,7 @@ def _samples(
     if architecture is None:
         return ()
     own = tuple(_class_sample(c, model.max_context, traces) for c in model.traffic)
+    assumptions.extend(text for c in model.traffic for text in _sharing_assumptions(model.name, c, traces))
     if own:
         return own
     if any(model.name not in share.pipeline.lengths for share in shares):
@@ -178,14 +195,42 @@ def _samples(
 
 
 def _class_sample(traffic: TrafficClass, max_context: int | None, traces: Mapping[str, Trace]) -> LengthSample:
+    """Lengths as they come, and shared tokens at best: whole sessions, and no more than one common prefix."""
     per_s = offered_per_s(traffic, "planned", traces)
+    horizon_s = max(SAMPLE_REQUESTS, traffic.sessions.turns if traffic.sessions else 1) / per_s
     if traffic.trace is not None:
-        trace = traces[traffic.trace]
-        return LengthSample(per_s, trace.input_tokens, trace.output_tokens, traffic.slo, recorded=True)
-    lead_turns = traffic.sessions.turns if traffic.sessions else 1
-    horizon_s = max(SAMPLE_REQUESTS, lead_turns) / per_s
-    drawn = open_loop([traffic], horizon_s, generator(0, "sizing", traffic.name), "planned", max_context=max_context)
-    return LengthSample(per_s, drawn.input_tokens, drawn.output_tokens, traffic.slo)
+        horizon_s = len(traces[traffic.trace]) / per_s
+    best = traffic.model_copy(
+        update={
+            "sessions": traffic.sessions and traffic.sessions.model_copy(update={"gap": 0.0}),
+            "prefix": traffic.prefix and traffic.prefix.model_copy(update={"distinct": 1}),
+        }
+    )
+    rng = generator(0, "sizing", traffic.name)
+    drawn = open_loop([best], horizon_s, rng, "planned", max_context=max_context, traces=traces)
+    seen = drawn.sharing.seen_tokens if drawn.sharing else None
+    recorded = traffic.trace is not None
+    return LengthSample(per_s, drawn.input_tokens, drawn.output_tokens, traffic.slo, recorded, seen)
+
+
+def _sharing_assumptions(name: str, traffic: TrafficClass, traces: Mapping[str, Trace]) -> Iterator[str]:
+    """How a stated hit rate is taken."""
+    stated = traffic.prefix_hit_rate
+    if not stated:
+        return
+    if traffic.trace is not None and traces[traffic.trace].prefix is not None:
+        yield f"{name}: the hit rate of {traffic.name} follows from the trace's block ids; prefix_hit_rate is not used"
+    elif traffic.sessions and traffic.sessions.carries_history:
+        yield (
+            f"{name}: prefix_hit_rate {stated:g} of {traffic.name} limits what its sessions share: some turns are "
+            "taken to come with a changed history"
+        )
+    else:
+        texts = traffic.prefix.distinct if traffic.prefix else 1
+        yield (
+            f"{name}: prefix_hit_rate {stated:g} of {traffic.name} is taken as that share at the head of each prompt, "
+            f"common to {'all' if texts == 1 else f'those of one of {texts:,} texts'}; prefix.distinct changes it"
+        )
 
 
 def _shares(name: str, pipelines: tuple[Pipeline, ...]) -> tuple[PipelineShare, ...]:

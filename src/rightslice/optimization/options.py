@@ -45,6 +45,11 @@ class Option:
         return self.settings.data_parallel_size if self.settings else 1
 
     @property
+    def caches_prefixes(self) -> bool:
+        """Whether its engine finds the beginning of a prompt again."""
+        return self.settings is not None and self.settings.prefix_caching
+
+    @property
     def relative_error(self) -> float:
         """Half width of the 80 % band of its times; 0 without a load."""
         return self.costs.relative_error if self.costs else 0.0

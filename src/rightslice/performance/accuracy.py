@@ -50,6 +50,27 @@ class Band:
     provenance: Provenance
 
 
+@dataclass(frozen=True, slots=True)
+class MetricBand:
+    """Half width of the 80 % band of one metric, the one-sided 95 % factor minus 1, and the factor on predictions."""
+
+    relative_error: float
+    relative_error95: float
+    provenance: Provenance
+    bias: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bands:
+    """Bands of what a benchmark reports for one configuration, and the cell that they come from."""
+
+    cell: str
+    throughput: MetricBand
+    ttft: MetricBand
+    tpot: MetricBand
+    e2e: MetricBand
+
+
 @cache
 def _document() -> _Document:
     text = resources.files("rightslice.performance").joinpath("data/accuracy.yaml").read_text("utf-8")
@@ -73,6 +94,15 @@ def band(architecture: Architecture, device: Device, settings: EngineSettings) -
     kind, silicon = name.split("/")[:2]
     vendor = "other" if silicon == "other" else kind
     return Band(document.unvalidated[vendor], "unvalidated")
+
+
+def bands(architecture: Architecture, device: Device, settings: EngineSettings, *, guessed: bool = False) -> Bands:
+    """Bands of the metrics that a benchmark reports."""
+    found = band(architecture, device, settings)
+    error = max(found.relative_error, 1.0) if guessed else found.relative_error
+    one = MetricBand(error, (1.0 + error) ** 1.28 - 1.0, "unvalidated" if guessed else found.provenance)
+    wide = MetricBand(1.0, 1.5, one.provenance)
+    return Bands(cell_name(architecture, device, settings), one, wide, one, one)
 
 
 def cell_name(architecture: Architecture, device: Device, settings: EngineSettings) -> str:

@@ -328,6 +328,7 @@ def verification_rows(plan: Plan) -> list[tuple[str, str]]:
             "yes: same input and seed, same plan" if plan.reproducible else "no: the search was stopped early",
         ),
     ]
+    rows += [(f"Prefix cache, {subject}", text) for subject, text in summary.prefix_hits(plan)]
     if plan.bound:
         rows.append(("Cost bound of the model", f"{format_usd(plan.bound.monthly_usd)} / month"))
         rows.append(("Gap to the bound", percent(plan.bound.gap, 2)))

@@ -9,9 +9,12 @@ from rightslice.core.replay import Preemption, Replay, Trial
 from rightslice.core.results import ClassResult, Distribution, SloOutcome
 from rightslice.core.text import plural
 from rightslice.reporting.canvas import Canvas, Cell, Column, Style, sparkline
+from rightslice.reporting.text import prefix_hits_text
 
 _MOST_REPLICAS = 12
 _CAUSES = {"node": "lost node", "gpu": "failed GPU", "pod": "crashed pod", "grace": "cut-off pod"}
+_FINE_BLOCK = 64
+"""Tokens of a block in which prompts are compared; larger ones hide short prefixes, which is said."""
 
 
 def replay_text(replay: Replay, *, width: int = 80, color: bool = False, ascii_only: bool = False) -> str:
@@ -145,6 +148,13 @@ def _classes(canvas: Canvas, replay: Replay) -> None:
     columns += [Column(f"{name} p50 / p95", "right") for name in ("TTFT", "TPOT", "E2E")]
     columns.append(Column("tokens/s", "right"))
     canvas.table(columns, [_class_row(c) for c in found])
+    for c in found:
+        if c.prefix_hit_rate is not None and c.prefix_hit_ceiling:
+            text = prefix_hits_text(c.prefix_hit_rate, c.prefix_hit_ceiling)
+            coarse = f", compared in blocks of {c.prefix_block_tokens:,}" if c.prefix_block_tokens > _FINE_BLOCK else ""
+            canvas.line((f"{c.model}/{c.traffic_class}: {text}{coarse}", "dim"))
+        if c.timed_out:
+            canvas.line((f"{c.model}/{c.traffic_class}: {plural(c.timed_out, 'request')} waited too long", "dim"))
     canvas.blank()
 
 

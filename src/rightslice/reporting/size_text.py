@@ -12,9 +12,11 @@ from rightslice.reporting.precision_text import precision_part
 
 _NARROWEST_BAR = 10
 _MOST_REFUSED = 8
+_LEAST_BILLION = 999.5e6
+"""Three digits of anything less are millions."""
 _ROUNDING = 0.05
 """Whole blocks add up to this share to short sequences."""
-_SPLITS = {"tensor": "tensor parallel", "replicas": "DP attention + EP"}
+_SPLITS = {"tensor": "tensor parallel", "replicas": "DP attention + EP", "given": "as given"}
 
 
 def size_text(
@@ -82,7 +84,7 @@ def _start_up(canvas: Canvas, verdict: StartupReport) -> None:
 
 
 def _billions(parameters: float) -> str:
-    return f"{parameters / 1e9:.3g} B" if parameters >= 1e9 else f"{parameters / 1e6:.3g} M"
+    return f"{parameters / 1e9:.3g} B" if parameters >= _LEAST_BILLION else f"{parameters / 1e6:.3g} M"
 
 
 def _parts(canvas: Canvas, report: SizeReport) -> None:
@@ -138,7 +140,9 @@ def _reserved(canvas: Canvas, report: SizeReport) -> None:
     """The engine's reservation beside the architecture's bytes, where they differ by more than rounding."""
     needed, reserved = report.kv_bytes_per_sequence, report.kv_bytes_reserved_per_sequence
     if reserved and abs(reserved - needed) > _ROUNDING * needed:
-        kept = f"{format_bytes(reserved)} are reserved by vLLM with {report.kv_in_flight_tokens:,} tokens in flight"
+        kept = f"{format_bytes(reserved)} are reserved by {report.reserved_by or 'vLLM'}"
+        if report.kv_in_flight_tokens:
+            kept += f" with {report.kv_in_flight_tokens:,} tokens in flight"
         canvas.line((f"one sequence needs {format_bytes(needed)} of KV cache, {kept}", "dim"), indent=2)
 
 

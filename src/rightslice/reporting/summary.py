@@ -10,7 +10,7 @@ from rightslice.core.plan import Deployment, Placement, Plan, PlannedModel, Pool
 from rightslice.core.quantities import format_seconds, format_usd
 from rightslice.core.slo import SloMetric
 from rightslice.core.text import plural
-from rightslice.reporting.text import interval_ms, milliseconds, percent, ranges
+from rightslice.reporting.text import interval_ms, milliseconds, percent, prefix_hits_text, ranges
 
 _CAPACITY: Mapping[str, str] = {
     "on_demand": "on demand",
@@ -174,6 +174,16 @@ def objectives(plan: Plan) -> tuple[SloResult, ...]:
     """Every objective of every model, then of every pipeline."""
     of_models = tuple(result for model in plan.models for result in model.slos)
     return of_models + tuple(result for pipeline in plan.pipelines for result in pipeline.slos)
+
+
+def prefix_hits(plan: Plan) -> list[tuple[str, str]]:
+    """(class, what its prefix caches found) of every class with something to find."""
+    return [
+        (f"{model.name}/{found.traffic_class}", prefix_hits_text(found.realised, found.ceiling))
+        for model in plan.models
+        for found in model.prefix_hits
+        if found.ceiling > 0.0
+    ]
 
 
 def attainment_text(plan: Plan) -> str:

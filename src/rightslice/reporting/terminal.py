@@ -24,6 +24,7 @@ from rightslice.reporting.summary import (
     metric_text,
     objectives,
     pool_text,
+    prefix_hits,
     price_text,
     tightest_text,
     trust_texts,
@@ -140,6 +141,8 @@ def _models(canvas: Canvas, plan: Plan) -> None:
     columns += [Column(f"{m.upper()} p95 (SLO)", "right") for m in metrics]
     columns.append(Column("max rate", "right"))
     canvas.table(columns, [_model_row(model, metrics) for model in plan.models])
+    for subject, text in prefix_hits(plan):
+        canvas.line((f"{subject}: {text}", "dim"))
 
 
 def _model_row(model: PlannedModel, metrics: list[SloMetric]) -> list[str]:

@@ -29,6 +29,11 @@ def percent(share: float, digits: int = 1) -> str:
     return f"{shown.removesuffix('.0')} %"
 
 
+def prefix_hits_text(realised: float, ceiling: float) -> str:
+    """What prefix caches found, and what one without limit would have found."""
+    return f"{percent(realised)} of prompt tokens from prefix caches, {percent(ceiling)} with one without limit"
+
+
 def milliseconds(amount_ms: float) -> str:
     """`612 ms`, `2.31 s`."""
     return format_seconds(amount_ms / 1e3)

@@ -11,6 +11,10 @@ RULES
   last prompt token gives the first answer token. The last answer token is never cached: a job needs room for prompt +
   answer - 1 tokens.
 
+PREFILL FIRST
+  As long as a prompt can be computed (of a running job, or of one that joins) a step computes prompts only, and those
+  that decode wait: SGLang, and vLLM before 0.8. Such a run has no step that decodes: RUN_STEPS is 0.
+
 RUNS
   While all running jobs decode, a step changes nothing but the length of each: step k of a run takes a + c k, with
   c = KV_TOKEN_PS x jobs. A run ends with the first job that ends, before the first step that lacks a block, or at the
@@ -67,6 +71,7 @@ from rightslice.simulation.layout import (
     OUTSTANDING,
     OWNER,
     PEAK_BLOCKS,
+    PREFILL_FIRST,
     PREFILL_STEP_PS,
     PREFIX_BLOCKS,
     RATIO,
@@ -249,13 +254,9 @@ def take_blocks(replica: int, blocks: int, state: State) -> None:
 
 
 @compiled
-def start_run(replica: int, now: int, state: State) -> int:
-    """Begin the next run of steps; when it ends, or NEVER without a job."""
-    live, facts, jobs = state.live, state.facts, state.jobs
-    live[replica, OUTSTANDING] -= drop_expired(replica, now, state)
-    if live[replica, OUTSTANDING] == 0:
-        live[replica, RATIO] = FIRST_RATIO
-        return NEVER
+def make_room(replica: int, state: State) -> bool:
+    """Take the blocks of a step that decodes; whether somebody was evicted for it."""
+    live, facts = state.live, state.facts
     residue = -live[replica, STEPS] % facts[replica, BLOCK_TOKENS]
     evicting = state.residues[replica, residue] > live[replica, FREE]
     while state.residues[replica, residue] > live[replica, FREE]:
@@ -263,8 +264,21 @@ def start_run(replica: int, now: int, state: State) -> int:
     if evicting and facts[replica, ADMISSION] == ESTIMATE:
         expect_anew(replica, state)
     take_blocks(replica, state.residues[replica, residue], state)
+    return bool(evicting)
 
-    decoding = live[replica, DECODING]
+
+@compiled
+def start_run(replica: int, now: int, state: State) -> int:
+    """Begin the next run of steps; when it ends, or NEVER without a job."""
+    live, facts, jobs = state.live, state.facts, state.jobs
+    live[replica, OUTSTANDING] -= drop_expired(replica, now, state)
+    if live[replica, OUTSTANDING] == 0:
+        live[replica, RATIO] = FIRST_RATIO
+        return NEVER
+    alone, evicting = facts[replica, PREFILL_FIRST] == 1, False
+    if not alone:
+        evicting = make_room(replica, state)
+    decoding = 0 if alone else live[replica, DECODING]
     budget = facts[replica, BUDGET] - decoding
     prefill, work = 0, 0
     if live[replica, FRESH] != NOBODY:
@@ -278,7 +292,10 @@ def start_run(replica: int, now: int, state: State) -> int:
         prefill += joined
         work += more_work
 
-    context = live[replica, CONTEXT] + decoding * live[replica, STEPS]
+    if alone and prefill == 0:
+        evicting = make_room(replica, state)
+        decoding = live[replica, DECODING]
+    context = live[replica, CONTEXT] + decoding * live[replica, STEPS] if decoding > 0 else 0
     first_ps = (
         facts[replica, STEP_PS]
         + slowed(state.tables[facts[replica, OFFSET] + prefill + decoding], replica, state)
@@ -289,7 +306,7 @@ def start_run(replica: int, now: int, state: State) -> int:
     more_ps = facts[replica, KV_TOKEN_PS] * decoding
     if prefill > 0:
         first_ps += facts[replica, PREFILL_STEP_PS]
-    steps = 1
+    steps = 0 if alone and prefill > 0 else 1
     if prefill == 0 and not evicting and not estimates_again(replica, state):
         steps = decode_steps(replica, now, first_ps, more_ps, state)
     live[replica, BUSY] = 1
@@ -298,7 +315,7 @@ def start_run(replica: int, now: int, state: State) -> int:
     live[replica, RUN_STEPS] = steps
     live[replica, STEP_FIRST_PS] = first_ps
     live[replica, STEP_MORE_PS] = more_ps
-    return int(now + run_time_ps(first_ps, more_ps, steps))
+    return int(now + run_time_ps(first_ps, more_ps, max(steps, 1)))
 
 
 @compiled

@@ -8,7 +8,8 @@ retracted, of those the ones with the longest prompt, of those the last; then th
 (INIT_NEW_TOKEN_RATIO 0.7, MIN_NEW_TOKEN_RATIO_FACTOR 0.14, NEW_TOKEN_RATIO_DECAY_STEPS 600, RETRACT_DECODE_STEPS 20).
 
 Not modelled: the cap of 4,096 on what one answer counts. The promised answer is the real one, as if clients asked for
-just that. Steps mix prompts and decoding, as with SGLang's mixed chunks. Priorities do not protect from retraction.
+just that. Whether steps mix prompts and decoding (mixed chunks) is the server's `prefill_first`. Priorities do not
+protect from retraction.
 """
 
 from __future__ import annotations

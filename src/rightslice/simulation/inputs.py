@@ -13,6 +13,7 @@ from rightslice.simulation import layout
 from rightslice.simulation.expectation import FIRST_RATIO
 from rightslice.simulation.layout import Floats, Ints, State
 from rightslice.simulation.scenario import Admission, LlmServer, Policy, Routing, Scenario, StageServer
+from rightslice.traffic.recorded import dense
 
 PS_PER_S = 1e12
 
@@ -151,6 +152,9 @@ def _facts(servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints]:
             row += [min(layout.LONGEST_RUN_PS, 2**62 // max(server.kv_blocks, 1))]
             row += [_ADMISSIONS[server.admission], 0, 0, 0]
             row += row[layout.KV_TOKEN_PS : layout.PREFILL_STEP_PS + 1]
+            row += [int(server.prefill_first)]
+            if server.prefill_first:  # those admitted over several steps decode in one
+                row[layout.STREAMS] = min(server.max_num_seqs, server.max_num_batched_tokens)
         else:
             table = server.costs.latency_ps
             batches = server.batch_delay_s is not None
@@ -168,13 +172,14 @@ def _pipelines(
 ) -> tuple[Ints, Ints, Ints]:
     needs_tokens = {s.model for s in servers if isinstance(s, LlmServer)}
     longest = max((len(p.stages) for p in scenario.pipelines), default=0)
-    pipelines = np.zeros((len(scenario.pipelines), 5), dtype=np.int64)
+    pipelines = np.zeros((len(scenario.pipelines), layout.PIPE), dtype=np.int64)
     stages = np.zeros((len(scenario.pipelines), longest, 3), dtype=np.int64)
     samples = [np.ones((1, 2), dtype=np.int64)]  # entry 0 serves the stages without tokens
     behind = 1
     for p, pipeline in enumerate(scenario.pipelines):
         stop_s = pipeline.ramp_up_s + pipeline.hold_s
-        pipelines[p] = [len(pipeline.stages), picoseconds(pipeline.think_time_s), picoseconds(stop_s), 0, 0]
+        most = layout.NEVER if pipeline.requests is None else pipeline.requests
+        pipelines[p] = [len(pipeline.stages), picoseconds(pipeline.think_time_s), picoseconds(stop_s), 0, 0, most]
         for k, name in enumerate(pipeline.stages):
             drawn = pipeline.lengths[k] if pipeline.lengths else None
             if drawn is None:
@@ -261,8 +266,7 @@ def prefix_blocks(scenario: Scenario, requests: OpenRequests) -> PrefixBlocks:
         count[mine] = np.minimum(prefixes.starts[rows + 1] - prefixes.starts[rows], full)
         pieces.append(prefixes.ids)
         behind += len(prefixes.ids)
-    ids = np.unique(np.concatenate(pieces), return_inverse=True)[1].astype(np.int64).ravel()
-    return PrefixBlocks(block_tokens, ids, first, count)
+    return PrefixBlocks(block_tokens, dense(np.concatenate(pieces)), first, count)
 
 
 def _share_prefixes(servers: tuple[LlmServer | StageServer, ...], facts: Ints, block_tokens: Mapping[str, int]) -> None:

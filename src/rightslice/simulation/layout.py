@@ -12,10 +12,11 @@ INPUT
   facts      [r, FACTS] what a replica is: kind, limits, costs; OFFSET points into `tables`; LONGEST_PS bounds a run of
              steps so that no product overflows; ADMISSION; KV blocks of one block of `prefix_ids` in PREFIX_BLOCKS (0:
              no prefix cache) and its PREFIX_TOKENS; DELAY_PS of batches; from UNDISTURBED on, KV_TOKEN_PS to
-             PREFILL_STEP_PS without slowdown
+             PREFILL_STEP_PS without slowdown; PREFILL_FIRST: prompts have steps of their own
   tables     [..]       step time by tokens (LLM) or latency by concurrency or size of a batch (stage) of all
              deployments, end to end
-  pipelines  [p, 5]     stages, think time, time from which no request starts; STARTED counts (written); rank
+  pipelines  [p, PIPE]  stages, think time, time from which no request starts; STARTED counts (written); rank; the most
+             REQUESTS that start
   stages     [p, s, 3]  model, first entry and number of entries in `samples`
   samples    [k, 2]     prompt and answer tokens
 
@@ -86,10 +87,11 @@ LEAST_REQUESTS, ROUND_ROBIN, TWO_CHOICES, SCORE = range(4)
 KIND, STREAMS, BUDGET, KV_BLOCKS, BLOCK_TOKENS, MODEL_LEN, OFFSET = range(7)
 KV_TOKEN_PS, ATTENTION_PS, SEQUENCE_PS, STEP_PS, PREFILL_STEP_PS, LONGEST_PS = range(7, 13)
 ADMISSION, PREFIX_BLOCKS, PREFIX_TOKENS, DELAY_PS, UNDISTURBED = range(13, 18)
-FACTS: Final = 22
+PREFILL_FIRST: Final = 22
+FACTS: Final = 23
 GROWING, WHOLE_ANSWER, ESTIMATE = range(3)
 LLM, STAGE, BATCH = range(3)
-PIPE_STAGES, PIPE_THINK_PS, PIPE_STOP_PS, PIPE_STARTED, PIPE_RANK = range(5)
+PIPE_STAGES, PIPE_THINK_PS, PIPE_STOP_PS, PIPE_STARTED, PIPE_RANK, PIPE_REQUESTS, PIPE = range(7)
 STAGE_MODEL, SAMPLE_FIRST, SAMPLE_COUNT = range(3)
 
 NOW, ARRIVED, ROWS, AFTERWARDS, RETRY_LIMIT, REQUEUED, CLOCK = range(7)

@@ -22,6 +22,7 @@ Admission = Literal["prompt", "answer", "estimate"]
 class LlmServer:
     """`replicas` equal LLM engines of one deployment. The KV cache of one replica is `kv_blocks` blocks.
 
+    `prefill_first`: as long as prompts can be computed nobody decodes (SGLang, vLLM before 0.8); else steps mix both.
     `prefix_caching`: blocks of prompts stay known for later requests (prefix.py), where classes have `prefixes`.
     Raises ValueError for a token budget beyond the cost table, sizes below 1, or steps that take no time.
     """
@@ -37,6 +38,7 @@ class LlmServer:
     max_model_len: int
     admission: Admission = "prompt"
     prefix_caching: bool = False
+    prefill_first: bool = False
 
     def __post_init__(self) -> None:
         sizes = (self.block_size_tokens, self.max_num_seqs, self.max_num_batched_tokens, self.max_model_len)
@@ -164,7 +166,7 @@ class ClosedPipeline:
     """`concurrent` users, each sending one request through `stages` (model names), thinking, and sending again.
 
     User i starts at i x ramp_up_s / concurrent. From ramp_up_s + hold_s on nobody sends a new request; what is under
-    way goes on. `lengths[k]` belongs to stage k: None for a measured stage.
+    way goes on; nor when `requests` have been sent. `lengths[k]` belongs to stage k: None for a measured stage.
     """
 
     name: str
@@ -178,6 +180,7 @@ class ClosedPipeline:
     slos: tuple[Slo, ...] = ()
     lengths: tuple[StageLengths | None, ...] = ()
     priority: int = 0
+    requests: int | None = None
 
     def __post_init__(self) -> None:
         if not self.stages or self.concurrent < 0:

@@ -19,7 +19,7 @@ the whole horizon (0 for a stage). `requeued` counts over the whole horizon, too
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,7 +136,11 @@ def _classes(run: SteppedRun, played: Played, counted: Bools, span_s: float) -> 
         admitted = mine & (played.hit_tokens != layout.NOT_YET)
         prompts = int(requests.prompt[admitted].sum())
         hit_rate = int(played.hit_tokens[admitted].sum()) / prompts if prompts and traffic.prefixes else None
-        found.append(_class_result(traffic, times, span_s, hit_rate))
+        result = _class_result(traffic, times, span_s, hit_rate)
+        if traffic.arrivals.sharing is not None and prompts:
+            seen = int(traffic.arrivals.sharing.seen_tokens[requests.row[admitted]].sum())
+            result = replace(result, prefix_hit_ceiling=seen / prompts)
+        found.append(result)
     return tuple(found)
 
 
@@ -194,6 +198,7 @@ def _class_result(traffic: OpenClass, times: Times, span_s: float, prefix_hit_ra
         slo_attainment=attainment,
         outcomes=outcomes,
         prefix_hit_rate=prefix_hit_rate,
+        prefix_block_tokens=traffic.prefixes.block_tokens if traffic.prefixes else 0,
     )
 
 

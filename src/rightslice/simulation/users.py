@@ -23,6 +23,7 @@ from rightslice.simulation.layout import (
     PASS_START,
     PASS_USER,
     PIPE_RANK,
+    PIPE_REQUESTS,
     PIPE_STAGES,
     PIPE_STARTED,
     PIPE_STOP_PS,
@@ -83,10 +84,12 @@ def enter_stage(user: int, now: int, state: State) -> None:
 
 @compiled
 def start_pass(user: int, now: int, state: State) -> None:
-    """Open a row for the user's new request and send it."""
+    """Open a row for the user's new request and send it, unless all requests of the pipeline have been sent."""
     users, passes, row = state.users, state.passes, state.clock[ROWS]
-    state.clock[ROWS] += 1
     pipeline = users[user, USER_PIPELINE]
+    if state.pipelines[pipeline, PIPE_STARTED] >= state.pipelines[pipeline, PIPE_REQUESTS]:
+        return
+    state.clock[ROWS] += 1
     users[user, USER_STAGE] = 0
     users[user, USER_PASS] = row
     passes[row, :] = NOT_YET

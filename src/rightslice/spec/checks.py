@@ -105,6 +105,23 @@ def _traffic(path: Path, traffic: Section, *, needs_lengths: bool) -> Iterator[P
         if needs_lengths and traffic.get("trace") is None and traffic.get(key) is None:
             at = (*path, key) if key in traffic else path
             yield Problem("RS0202", f'"{key}" is missing', f"for example {key}: {{mean: 1500, p95: 4000}}", at)
+    yield from _sharing(path, traffic)
+
+
+def _sharing(path: Path, traffic: Section) -> Iterator[Problem]:
+    """Statements on common prompts that contradict each other or what is recorded."""
+    prefix, stated = traffic.get("prefix"), traffic.get("prefix_hit_rate")
+    common = isinstance(prefix, Mapping) and prefix.get("tokens") is not None
+    if traffic.get("trace") is not None and (traffic.get("sessions") or common):
+        key = "sessions" if traffic.get("sessions") else "prefix"
+        hint = "recorded prompts hold what they share; prefix_hit_rate may state how much that is"
+        yield Problem("RS0204", f"{key} contradicts trace", hint, (*path, key, "[key]"))
+    elif common and stated is not None:
+        hint = "the hit rate follows from the tokens in common"
+        yield Problem("RS0204", "prefix_hit_rate contradicts prefix.tokens", hint, (*path, "prefix_hit_rate", "[key]"))
+    elif isinstance(prefix, Mapping) and not common and stated is None:
+        hint = "prefix: {tokens: 1200, distinct: 4}, or prefix_hit_rate: 0.3 beside it"
+        yield Problem("RS0202", 'prefix needs "tokens"', hint, (*path, "prefix"))
 
 
 def _stages(path: Path, pipeline: Section, known: frozenset[str]) -> Iterator[Problem]:

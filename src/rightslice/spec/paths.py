@@ -11,6 +11,8 @@ from rightslice.spec.nodes import compose
 
 _NAMES: Final = ("name", "class")
 """Keys by which the items of a list are called."""
+_OPENED: Final = ("engine", "prefix", "router")
+"""Sections that a path may open where the document leaves them out."""
 
 
 def split_change(text: str, option: str = "--set") -> tuple[tuple[str, ...], str]:
@@ -38,6 +40,8 @@ def changed(document: Mapping[str, Any], path: Sequence[str], value: str) -> dic
         if isinstance(at, dict) and last:
             at[part] = compose(value, "--set").root.plain
             return root
+        if isinstance(at, dict) and part in _OPENED and at.get(part) is None:
+            at[part] = {}
         found = _entered(at, part)
         if found is None:
             at_once = ".".join(path[: depth + 1])

@@ -48,6 +48,8 @@ from rightslice.spec.fields import (
 from rightslice.spec.section import Section
 
 API_VERSION = "rightslice/v1"
+DEFAULT_PRIORITY = 1
+"""Of classes that state none, and of pipelines."""
 Task = Literal["generate", "embed", "rerank", "transcribe", "synthesize", "custom"]
 
 
@@ -110,8 +112,26 @@ class Sessions(Section):
     carries_history: bool = True
 
 
+class Prefix(Section):
+    """What prompts of a class start with in common, such as a system prompt.
+
+    `tokens` stand before `input_tokens`; each request (each session) starts with one of `distinct` texts, all equally
+    often. Classes of one model that name the same `group` share its texts.
+    """
+
+    tokens: Count | None = None
+    distinct: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    group: Name | None = None
+
+
 class TrafficClass(Section):
-    """One class of requests to one model."""
+    """One class of requests to one model.
+
+    `prefix_hit_rate`: share of the prompt tokens that a prefix cache without limit would hold; what is found in real
+    caches is simulated. Without `prefix.tokens` or sessions, prompts begin with common text of that share. Where
+    sessions carry their history it is the part of it that clients send unchanged. None: not stated.
+    `priority`: higher goes first. `timeout`: a request that no engine has admitted for so long fails.
+    """
 
     name: Name = Field(default="default", alias="class")
     rate: Rate | None = None
@@ -120,11 +140,52 @@ class TrafficClass(Section):
     input_tokens: Tokens | None = None
     output_tokens: Tokens | None = None
     sessions: Sessions | None = None
-    prefix_hit_rate: Share = 0.0
-    priority: Annotated[int, Field(ge=0, le=1000)] = 1
+    prefix: Prefix | None = None
+    prefix_hit_rate: Share | None = None
+    priority: Annotated[int, Field(ge=0, le=1000)] = DEFAULT_PRIORITY
+    timeout: PositiveSeconds | None = None
     slo: Slos = ()
     tokens: Count | None = None
     deadline: TimeOfDay | None = None
+
+    @property
+    def shares_prompts(self) -> bool:
+        """Whether anything is stated that a prefix cache finds again; a trace may bring block ids besides."""
+        if self.prefix_hit_rate == 0.0:
+            return False
+        history = self.sessions is not None and self.sessions.carries_history
+        return history or bool(self.prefix and self.prefix.tokens) or self.prefix_hit_rate is not None
+
+
+class Router(Section):
+    """How requests find a replica; the name of a policy stands for it with the other values as they are.
+
+    `kv_aware` and `prefix_aware` send to the lowest sum of waiting requests, share of the KV cache in use and (prefix
+    aware only) share of the prompt that is not cached, each times its weight. `signal_age`: how old the gateway's
+    figures of the first two may get.
+    """
+
+    policy: Literal["round_robin", "least_requests", "power_of_two", "kv_aware", "prefix_aware"] = "least_requests"
+    queue_weight: Annotated[float, Field(ge=0.0, le=1000.0)] = 1.0
+    kv_weight: Annotated[float, Field(ge=0.0, le=1000.0)] = 1.0
+    prefix_weight: Annotated[float, Field(ge=0.0, le=1000.0)] = 1.0
+    signal_age: Seconds = 0.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare(cls, value: Any) -> Any:
+        return {"policy": value} if isinstance(value, str) else value
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        section = handler.resolve_ref_schema(handler(schema))
+        return {"anyOf": [section["properties"]["policy"], section]}
+
+
+class EngineChoice(Section):
+    """What the engine is told beside what is planned. None: the engine's default."""
+
+    prefix_caching: bool | None = None
 
 
 class Lora(Section):
@@ -201,6 +262,8 @@ class Model(Section):
     interruptible: bool = False
     partition: PartitionName | None = None
     gpu: Name | None = None
+    router: Router | None = None
+    engine: EngineChoice = EngineChoice()
     profile: Profile | None = None
     memory: CustomMemory | None = None
 

@@ -2,22 +2,30 @@
 
 A plan is verified at its peak: `diurnal` is Poisson at the planned peak rate, like `constant`; `bursty` is a renewal
 process with gamma gaps. Offline work (`tokens`) is spread evenly over the day before its deadline.
+
+Where a class shares prompts (sessions with history, common prefixes, a stated hit rate, a trace with block ids), all
+requests carry the ids of their blocks, so that prefix caches can be simulated. Ids of a trace are new in each round.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rightslice.core.errors import BadInputError, Diagnostic
-from rightslice.spec.workload import Sessions, Tokens, TrafficClass
+from rightslice.spec.workload import Tokens, TrafficClass
+from rightslice.traffic.conversations import BLOCK_TOKENS, Conversation, conversations
 from rightslice.traffic.generators import RateProfile, daily, following, gamma_bursts, measured_day, poisson
 from rightslice.traffic.lengths import Side, lengths
+from rightslice.traffic.operations import merged
+from rightslice.traffic.prompts import with_blocks
+from rightslice.traffic.recorded import NONE, Labels, PrefixBlocks, offsets_of
 from rightslice.traffic.traces import Trace
 
 PS_PER_S: Final = 1e12
@@ -37,6 +45,21 @@ PlannedRate = Literal["planned", "mean"] | float
 
 
 @dataclass(frozen=True, slots=True)
+class Sharing:
+    """What prompts have in common: block ids, tokens of each that an earlier request had (a prefix cache without limit
+    would hold them), and sessions (NONE outside of one; None: not known)."""
+
+    blocks: PrefixBlocks
+    seen_tokens: NDArray[np.int64]
+    session: NDArray[np.int64] | None
+
+    def where(self, chosen: NDArray[np.bool_]) -> Sharing:
+        """Of the requests for which `chosen` (as many entries) is true."""
+        session = None if self.session is None else self.session[chosen]
+        return Sharing(self.blocks.take(np.flatnonzero(chosen)), self.seen_tokens[chosen], session)
+
+
+@dataclass(frozen=True, slots=True)
 class Arrivals:
     """Requests sorted by time. `class_index` is the position of the request's class in the list that was given."""
 
@@ -44,6 +67,7 @@ class Arrivals:
     class_index: NDArray[np.int32]
     input_tokens: NDArray[np.int64]
     output_tokens: NDArray[np.int64]
+    sharing: Sharing | None = None
 
     def __len__(self) -> int:
         return len(self.arrival_ps)
@@ -55,7 +79,11 @@ class Arrivals:
     def where(self, chosen: NDArray[np.bool_]) -> Arrivals:
         """The requests for which `chosen` (as many entries) is true."""
         return Arrivals(
-            self.arrival_ps[chosen], self.class_index[chosen], self.input_tokens[chosen], self.output_tokens[chosen]
+            self.arrival_ps[chosen],
+            self.class_index[chosen],
+            self.input_tokens[chosen],
+            self.output_tokens[chosen],
+            self.sharing.where(chosen) if self.sharing else None,
         )
 
 
@@ -100,26 +128,19 @@ def open_loop(
     """
     offered = [offered_per_s(c, "mean" if rate == "mean" else "planned", traces) for c in classes]
     scale = float(rate) / sum(offered) if not isinstance(rate, str) and offered else 1.0
-    parts: list[_Requests] = []
-    for traffic, own_per_s, stream in zip(classes, offered, rng.spawn(len(classes)), strict=True):
+    streams = rng.spawn(len(classes))
+    parts: list[Trace] = []
+    for traffic, own_per_s, stream in zip(classes, offered, streams, strict=True):
         per_s = own_per_s * scale
         _refuse_too_many(traffic, per_s, horizon_s)
         if traffic.trace is not None:
             parts.append(_replayed((traces or {})[traffic.trace], horizon_s, per_s))
-        elif traffic.sessions is not None:
-            starts = _Starts(traffic, stream, by_hour)
-            parts.append(_conversations(starts, traffic.sessions, per_s, horizon_s, max_context))
         else:
-            times = _Starts(traffic, stream, by_hour).times(per_s, horizon_s)
-            parts.append(_Requests(times, *token_lengths(traffic, len(times), stream, max_context)))
-    return _merged(parts, horizon_s)
-
-
-@dataclass(frozen=True, slots=True)
-class _Requests:
-    arrival_s: NDArray[np.float64]
-    input_tokens: NDArray[np.int64]
-    output_tokens: NDArray[np.int64]
+            parts.append(_drawn(_Starts(traffic, stream, by_hour), per_s, horizon_s, max_context))
+    if not parts:
+        empty = np.zeros(0, dtype=np.int64)
+        return Arrivals(empty, empty.astype(np.int32), empty, empty)
+    return _arrivals(_merged(classes, parts, streams), parts, horizon_s)
 
 
 def _refuse_too_many(traffic: TrafficClass, per_s: float, horizon_s: float) -> None:
@@ -131,18 +152,39 @@ def _refuse_too_many(traffic: TrafficClass, per_s: float, horizon_s: float) -> N
         )
 
 
-def _merged(parts: Sequence[_Requests], horizon_s: float) -> Arrivals:
-    if not parts:
-        empty = np.zeros(0, dtype=np.int64)
-        return Arrivals(empty, empty.astype(np.int32), empty, empty)
-    times = np.concatenate([p.arrival_s for p in parts])
-    index = np.concatenate([np.full(len(p.arrival_s), i, dtype=np.int32) for i, p in enumerate(parts)])
-    arrival_ps = np.rint(times * PS_PER_S).astype(np.int64)
-    order = np.argsort(arrival_ps, kind="stable")
-    order = order[arrival_ps[order] < round(horizon_s * PS_PER_S)]
-    inputs = np.concatenate([p.input_tokens for p in parts])
-    outputs = np.concatenate([p.output_tokens for p in parts])
-    return Arrivals(arrival_ps[order], index[order], inputs[order], outputs[order])
+def _merged(classes: Sequence[TrafficClass], parts: Sequence[Trace], streams: Sequence[np.random.Generator]) -> Trace:
+    """All classes by time; labels are their positions. With block ids for every request where any class shares."""
+    names = tuple(str(index) for index in range(len(parts)))
+    labelled = [
+        replace(part, traffic_class=Labels(np.full(len(part), index, dtype=np.int32), names))
+        for index, part in enumerate(parts)
+    ]
+    own = [part for part in labelled if part.prefix is None]
+    recorded = [part for part in labelled if part.prefix is not None]
+    if not recorded and not any(c.shares_prompts for c in classes):
+        return merged(labelled)
+    sizes = {part.prefix.block_tokens for part in recorded if part.prefix}
+    drawn = [with_blocks(merged(own), classes, streams, math.lcm(*sizes, BLOCK_TOKENS))] if own else []
+    try:
+        return merged([*drawn, *recorded])
+    except ValueError:
+        message = f"traces of one model have blocks of {' and '.join(map(str, sorted(sizes)))} tokens"
+        hint = "the largest must be a multiple of the others"
+        raise BadInputError(Diagnostic("RS0204", message, hint=hint)) from None
+
+
+def _arrivals(whole: Trace, parts: Sequence[Trace], horizon_s: float) -> Arrivals:
+    assert whole.traffic_class is not None  # noqa: S101 - every part has one
+    arrival_ps = np.rint(whole.arrival_s * PS_PER_S).astype(np.int64)
+    sharing = None
+    if whole.prefix is not None:
+        seen = whole.prefix.seen_before() * whole.prefix.block_tokens
+        loose = any(part.prefix is not None and part.session is None for part in parts)
+        session = np.full(len(whole), NONE, dtype=np.int64) if whole.session is None else whole.session
+        sharing = Sharing(whole.prefix, np.minimum(seen, whole.input_tokens - 1), None if loose else session)
+    found = Arrivals(arrival_ps, whole.traffic_class.codes, whole.input_tokens, whole.output_tokens, sharing)
+    inside = arrival_ps < round(horizon_s * PS_PER_S)
+    return found if inside.all() else found.where(inside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +228,7 @@ _STEEPEST: Final = 60.0
 """Power at which nearly all requests of a day come in one hour."""
 
 
-def _drawn(
+def _lengths(
     tokens: Tokens | None, n: int, rng: np.random.Generator, maximum: int | None, side: Side
 ) -> NDArray[np.int64]:
     """Lengths of one side; 1 where the class gives none (a stage without tokens)."""
@@ -195,50 +237,63 @@ def _drawn(
     return lengths(tokens.mean, tokens.p95, rng, n, maximum, side)
 
 
-def token_lengths(
-    traffic: TrafficClass, n: int, rng: np.random.Generator, max_context: int | None
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Input and output tokens of n requests of a class, drawn independently; 1 where the class gives none.
+def _drawn(begun: _Starts, per_s: float, horizon_s: float, max_context: int | None) -> Trace:
+    """Requests of a class at `per_s`, single or in sessions, with its common prefix before their input.
 
-    Within `max_context` an answer keeps its length and the prompt gives way.
+    Within `max_context` an answer keeps its length and the prompt gives way. Of a conversation that no longer fits the
+    oldest turns go, so that such a prompt has nothing in common with the one before: it stands outside of its session.
     """
+    traffic, rng, sessions = begun.traffic, begun.rng, begun.traffic.sessions
     room = None if max_context is None else max(max_context - 1, 1)
-    outputs = _drawn(traffic.output_tokens, n, rng, room, "output")
-    inputs = _drawn(traffic.input_tokens, n, rng, room, "input")
-    if max_context is not None:
-        inputs = np.clip(inputs, 1, np.maximum(max_context - outputs, 1))
-    return inputs, outputs
+    inputs = partial(_lengths, traffic.input_tokens, maximum=room, side="input")
+    outputs = partial(_lengths, traffic.output_tokens, maximum=room, side="output")
+    if sessions is not None:
+        turns = (0.0,) * (sessions.turns - 1) + (1.0,)
+        law = Conversation(turns, sessions.gap, 0.0, inputs, outputs, sessions.carries_history)
+        found = conversations(law, per_s, horizon_s, lambda rate, span_s, _: begun.times(rate, span_s), rng)
+    else:
+        times = begun.times(per_s, horizon_s)
+        answers = outputs(len(times), rng)
+        found = Trace(times, inputs(len(times), rng), answers)
+    if traffic.prefix and traffic.prefix.tokens:
+        found = replace(found, input_tokens=found.input_tokens + traffic.prefix.tokens)
+    return found if max_context is None else _within(found, max_context)
 
 
-def _conversations(
-    begun: _Starts, sessions: Sessions, per_s: float, horizon_s: float, max_context: int | None
-) -> _Requests:
-    """Sessions start at rate / turns; turn k comes k gaps later; the rate of requests is `per_s` from time 0 on.
+def _within(trace: Trace, max_context: int) -> Trace:
+    """Prompts cut to what the answer leaves."""
+    kept = np.clip(trace.input_tokens, 1, np.maximum(max_context - trace.output_tokens, 1))
+    session = None if trace.session is None else np.where(kept < trace.input_tokens, NONE, trace.session)
+    return replace(trace, input_tokens=kept, session=session)
 
-    With `carries_history` the input of a turn is its new text plus all inputs and answers before it, cut to what
-    `max_context` leaves beside the answer.
+
+def _replayed(trace: Trace, horizon_s: float, per_s: float) -> Trace:
+    """The trace end to end until the horizon, its clock stretched so that its mean rate is `per_s`.
+
+    Sessions and blocks of one round are not those of another: the same people do not come again with the same text.
     """
-    turns, gap_s = sessions.turns, sessions.gap
-    lead_s = (turns - 1) * gap_s
-    starts = begun.times(per_s / turns, horizon_s + lead_s) - lead_s
-    drawn = token_lengths(begun.traffic, len(starts) * turns, begun.rng, max_context)
-    inputs, outputs = (side.reshape(len(starts), turns) for side in drawn)
-    if sessions.carries_history:
-        before = np.cumsum(inputs + outputs, axis=1) - inputs - outputs
-        inputs = inputs + before
-        if max_context is not None:
-            inputs = np.clip(inputs, 1, np.maximum(max_context - outputs, 1))
-    times = starts[:, None] + gap_s * np.arange(turns)[None, :]
-    kept = (times >= 0.0) & (times < horizon_s)
-    return _Requests(times[kept], inputs[kept], outputs[kept])
-
-
-def _replayed(trace: Trace, horizon_s: float, per_s: float) -> _Requests:
-    """The trace end to end until the horizon, its clock stretched so that its mean rate is `per_s`."""
     stretch = trace.requests_per_s / per_s
     period_s = len(trace) / per_s
     rounds = max(1, math.ceil(horizon_s / period_s))
     times = (np.arange(rounds)[:, None] * period_s + (trace.arrival_s - trace.arrival_s[0])[None, :] * stretch).ravel()
-    inside = times < horizon_s  # what comes later may not fit 64-bit picoseconds
-    inputs, outputs = np.tile(trace.input_tokens, rounds), np.tile(trace.output_tokens, rounds)
-    return _Requests(times[inside], inputs[inside], outputs[inside])
+    inside = np.flatnonzero(times < horizon_s)  # what comes later may not fit 64-bit picoseconds
+    again = Trace(
+        times,
+        np.tile(trace.input_tokens, rounds),
+        np.tile(trace.output_tokens, rounds),
+        session=None if trace.session is None else _apart(trace.session, rounds),
+        prefix=_repeated(trace.prefix, rounds) if trace.prefix else None,
+    )
+    return again.take(inside)
+
+
+def _repeated(prefix: PrefixBlocks, rounds: int) -> PrefixBlocks:
+    offsets = offsets_of(np.tile(np.diff(prefix.offsets), rounds))
+    return PrefixBlocks(offsets, _apart(prefix.ids, rounds), prefix.block_tokens)
+
+
+def _apart(numbers: NDArray[np.int64], rounds: int) -> NDArray[np.int64]:
+    """The numbers again and again, those of each round above those before; NONE stays."""
+    step = int(numbers.max(initial=NONE)) + 1
+    again = numbers[None, :] + step * np.arange(rounds)[:, None]
+    return np.where(numbers[None, :] == NONE, NONE, again).ravel()

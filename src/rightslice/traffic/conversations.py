@@ -7,7 +7,7 @@ all tokens before it are; the last, partly filled block of a prompt is its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import numpy as np
@@ -29,13 +29,15 @@ Draw = Callable[[int, np.random.Generator], NDArray[np.int64]]
 @dataclass(frozen=True, slots=True)
 class Conversation:
     """Law of one conversation: `turns[k]` is the relative frequency of k + 1 turns; think time from one request to the
-    next is gamma with this mean and coefficient of variation (0: always the same)."""
+    next is gamma with this mean and coefficient of variation (0: always the same). Without `carries_history` the prompt
+    of a turn is its new text alone."""
 
     turns: Sequence[float]
     think_s: float
     think_cv: float
     new_tokens: Draw
     answer_tokens: Draw
+    carries_history: bool = True
 
     @property
     def mean_turns(self) -> float:
@@ -44,11 +46,8 @@ class Conversation:
         return float(shares @ np.arange(1, len(shares) + 1) / shares.sum())
 
 
-def conversations(
-    law: Conversation, per_s: float, horizon_s: float, starts: Starts, rng: np.random.Generator, *,
-    block_tokens: int = BLOCK_TOKENS,
-) -> Trace:  # fmt: skip
-    """Requests of conversations, `per_s` of them in expectation, with sessions and prefix blocks.
+def conversations(law: Conversation, per_s: float, horizon_s: float, starts: Starts, rng: np.random.Generator) -> Trace:
+    """Requests of conversations, `per_s` of them in expectation, with their sessions.
 
     Conversations start by `starts` at rate `per_s` / mean turns, long enough before time 0 for those under way then
     (all but one in a billion). The prompt of a turn is its new text after all prompts and answers before it.
@@ -63,11 +62,10 @@ def conversations(
     n = len(session)
     new, answers = law.new_tokens(n, rng), law.answer_tokens(n, rng)
     times = begins[session] + _before(_thinking(law, n, rng), first, session)
-    prompts = new + _before(new + answers, first, session)
+    prompts = new + _before(new + answers, first, session) if law.carries_history else new
     inside = np.flatnonzero((times >= 0.0) & (times < horizon_s))
     order = inside[np.argsort(times[inside], kind="stable")]
-    prefix = shared_blocks(prompts[order], session[order], block_tokens=block_tokens)
-    return Trace(times[order], prompts[order], answers[order], session=dense(session[order]), prefix=prefix)
+    return Trace(times[order], prompts[order], answers[order], session=dense(session[order]))
 
 
 def _thinking(law: Conversation, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -83,30 +81,32 @@ def _before(amounts: NDArray[_Number], first: NDArray[np.int64], session: NDArra
     return np.asarray(sums - sums[first][session])
 
 
-def with_system_prompts(
-    trace: Trace,
-    tokens: Sequence[int],
-    popularity: Sequence[float],
-    rng: np.random.Generator,
-    *,
-    block_tokens: int = BLOCK_TOKENS,
-) -> Trace:
-    """The trace with a common text of tokens[g] before each prompt of group g, drawn by relative `popularity`.
+def groups(trace: Trace, distinct: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """One of `distinct` groups for each request, all equally often; a session stays in that of its first request."""
+    group = rng.integers(0, distinct, len(trace))
+    if trace.session is None:
+        return group
+    _, first, inverse = np.unique(trace.session, return_index=True, return_inverse=True)
+    return np.where(trace.session == NONE, group, group[first][inverse])
 
-    A session stays in the group of its first request. Raises ValueError unless both have the same positive length.
+
+def parted(trace: Trace, share: float, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Sessions cut into parts that share nothing, so that earlier prompts make up `share` of all prompt tokens.
+
+    A client that edits or summarises the history starts such a part. Nothing is cut where sessions share less. Returns
+    the number of the part of each request. Raises ValueError for a trace without sessions.
     """
-    if not tokens or len(tokens) != len(popularity):
-        raise ValueError(f"{len(tokens)} system prompts, {len(popularity)} shares")
-    shares = np.array(popularity, dtype=np.float64)
-    group = rng.choice(len(tokens), len(trace), p=shares / shares.sum())
-    if trace.session is not None:
-        _, first, inverse = np.unique(trace.session, return_index=True, return_inverse=True)
-        group = np.where(trace.session == NONE, group, group[first][inverse])
-    heads = np.array(tokens, dtype=np.int64)[group]
-    prompts = trace.input_tokens + heads
-    session = np.full(len(trace), NONE, dtype=np.int64) if trace.session is None else trace.session
-    prefix = shared_blocks(prompts, session, group, heads, block_tokens=block_tokens)
-    return replace(trace, input_tokens=prompts, prefix=prefix)
+    if trace.session is None:
+        raise ValueError("no sessions")
+    order = np.argsort(trace.session, kind="stable")
+    session, prompts = trace.session[order], trace.input_tokens[order]
+    goes_on = np.zeros(len(trace), dtype=np.bool_)
+    goes_on[1:] = (session[1:] == session[:-1]) & (session[1:] != NONE)
+    earlier = int(prompts[:-1][goes_on[1:]].sum())
+    kept = min(1.0, share * int(prompts.sum()) / earlier) if earlier else 1.0
+    part = np.empty(len(trace), dtype=np.int64)
+    part[order] = np.cumsum(~(goes_on & (rng.random(len(trace)) < kept))) - 1
+    return part
 
 
 def shared_blocks(

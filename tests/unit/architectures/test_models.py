@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import struct
 import subprocess
 import sys
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from rightslice.catalogue.architectures.reader import stored_weights
 from rightslice.catalogue.models import advertised_parameters_b, model_exists, model_names, resolve_model
 from rightslice.core.errors import BadInputError
-
-CONFIG: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 8,
-    "intermediate_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "vocab_size": 10,
-    "tie_word_embeddings": False,
-    "torch_dtype": "bfloat16",
-}
 
 
 def test_every_catalogue_name_resolves() -> None:
@@ -86,40 +69,6 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
 )
 def test_size_in_a_name(name: str, billions: float | None) -> None:
     assert advertised_parameters_b(name) == billions
-
-
-def write_weights(path: Path, tensors: dict[str, tuple[str, list[int]]]) -> None:
-    entries = {name: {"dtype": dtype, "shape": shape} for name, (dtype, shape) in tensors.items()}
-    text = json.dumps(entries).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text)
-
-
-def test_a_folder_takes_bytes_from_the_headers(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    (tmp_path / "hf_quant_config.json").write_text(json.dumps({"quantization": {"kv_cache_quant_algo": "FP8"}}))
-    write_weights(
-        tmp_path / "model-00001.safetensors",
-        {"model.layers.0.a": ("BF16", [10, 10]), "model.layers.1.mtp_head": ("BF16", [7])},
-    )
-    write_weights(tmp_path / "model-00002.safetensors", {"lm_head.weight": ("F32", [5]), "mtp.x": ("BF16", [3])})
-    write_weights(tmp_path / "consolidated.safetensors", {"again": ("BF16", [1000])})
-
-    found = resolve_model(str(tmp_path))
-    stored = stored_weights(tmp_path, 1)
-
-    assert found.published_weights_bytes == 10 * 10 * 2 + 5 * 4
-    assert sum(group.published_bytes for group in found.weights) == pytest.approx(220, abs=len(found.weights))
-    assert found.kv_dtype_published == "fp8"
-    assert stored is not None
-    assert (stored.extra_bytes, stored.elements, stored.main_dtype) == (2 * 7 + 2 * 3, 105, "bf16")
-    assert any("105 elements" in note for note in found.notes)
-
-
-def test_an_index_alone_gives_the_total(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {"total_size": 4321}}))
-    assert resolve_model(str(tmp_path)).published_weights_bytes == 4321
-    assert resolve_model(str(tmp_path / "config.json")).published_weights_bytes != 4321
 
 
 def test_reading_is_quick_and_light() -> None:

@@ -43,7 +43,7 @@ def saved(found: Architecture) -> int:
     [
         ({"quant_method": "fp8", "weight_block_size": [128, 128]}, 1 + 4 / 128**2, "fp8"),
         ({"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}, 0.5 + 2.5 / 128, "int4"),
-        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, 0.5 + 1 / 64, "int4"),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, 0.5 + 4 / 64, "int4"),
         (
             {
                 "quant_method": "modelopt",

@@ -13,6 +13,7 @@ from rightslice.core.errors import BadInputError
 from rightslice.core.rng import generator
 from rightslice.spec.workload import TrafficClass
 from rightslice.traffic.arrivals import DAY_S, Arrivals, offered_per_s, open_loop
+from rightslice.traffic.recorded import PrefixBlocks
 from rightslice.traffic.traces import Trace, read_trace
 
 PS = 10**12
@@ -143,7 +144,7 @@ def test_recorded_trace_keeps_its_rate_and_lengths() -> None:
 def test_same_seed_same_bytes() -> None:
     one = traffic(rate="5/s", shape="bursty", sessions={"turns": 3, "gap": "5s"})
     first, second, other = (drawn(one, seed=seed) for seed in (1, 1, 2))
-    for field in Arrivals.__slots__:
+    for field in ("arrival_ps", "class_index", "input_tokens", "output_tokens"):
         assert getattr(first, field).tobytes() == getattr(second, field).tobytes()
     assert first.arrival_ps.tobytes() != other.arrival_ps.tobytes()
 
@@ -170,3 +171,128 @@ def test_a_day_has_its_mean_its_peak_and_no_empty_hour(peak: float) -> None:
     assert per_10_min.max() == pytest.approx(peak, rel=0.04)
     assert per_hour.min() > 0.5
     assert np.corrcoef(per_hour[:24], per_hour[24:])[0, 1] > (0.9 if peak > 10 else -1.0)
+
+
+# --- what prompts have in common --------------------------------------------------------------------------------------
+
+
+def seen_share(got: Arrivals) -> float:
+    assert got.sharing is not None
+    return float(got.sharing.seen_tokens.sum() / got.input_tokens.sum())
+
+
+def test_prompts_that_share_nothing_carry_no_blocks() -> None:
+    assert drawn(traffic(rate="5/s")).sharing is None
+    assert drawn(traffic(rate="5/s", sessions={"turns": 3, "gap": "5s", "carries_history": False})).sharing is None
+    assert drawn(traffic(rate="5/s", sessions={"turns": 3, "gap": "5s"}, prefix_hit_rate=0.0)).sharing is None
+
+
+def test_a_turn_shares_the_prompt_before_it() -> None:
+    """Turns of 400, 900, 1,400 and 1,900 tokens: 2,700 of 4,600 were sent before, half a block of 16 less each time."""
+    one = traffic(rate="10/s", sessions={"turns": 4, "gap": "5s"})
+    got = drawn(one)
+    assert seen_share(got) == pytest.approx((2700 - 3 * 7.5) / 4600, rel=0.01)
+    assert got.sharing is not None
+    assert got.sharing.session is not None
+    sizes = np.bincount(got.sharing.session)
+    assert np.median(sizes) == sizes.max() == 4
+
+
+def test_a_gap_holds_between_turns() -> None:
+    got = drawn(traffic(rate="3/s", sessions={"turns": 4, "gap": "20s"}))
+    assert got.sharing is not None
+    assert got.sharing.session is not None
+    order = np.lexsort((got.arrival_ps, got.sharing.session))
+    gaps = np.diff(got.arrival_ps[order])[np.diff(got.sharing.session[order]) == 0]
+    assert len(gaps) > 1000
+    assert (np.abs(gaps - 20 * PS) <= 2).all()
+
+
+def test_a_cut_prompt_shares_nothing_with_its_session() -> None:
+    one = traffic(rate="3/s", sessions={"turns": 30, "gap": "5s"})
+    got = open_loop((one,), 2000.0, generator(1, "a"), max_context=3000)
+    assert got.sharing is not None
+    cut = got.input_tokens + got.output_tokens == 3000
+    assert cut.mean() > 0.5
+    assert got.sharing.seen_tokens[cut].max() == 0
+    assert got.sharing.seen_tokens[~cut].max() > 0
+
+
+def test_a_common_prefix_stands_before_the_input() -> None:
+    one = traffic(rate="3/s", prefix={"tokens": 1200, "distinct": 5})
+    got = drawn(one)
+    assert got.input_tokens.mean() == pytest.approx(1600, rel=0.01)
+    assert got.sharing is not None
+    assert sorted(set(got.sharing.seen_tokens.tolist())) == [0, 1200]
+    assert (got.sharing.seen_tokens == 0).sum() == 5
+
+
+@pytest.mark.parametrize("stated", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("sessions", [None, {"turns": 8, "gap": "1s"}])
+def test_a_stated_hit_rate_is_what_a_cache_without_limit_would_hold(stated: float, sessions: object) -> None:
+    """With sessions it cannot be more than they share: (400 + 900 + … + 3,400) of (400 + … + 3,900)."""
+    got = drawn(traffic(rate="10/s", prefix_hit_rate=stated, sessions=sessions))
+    most = 13_300 / 17_200 * 0.99 if sessions else 0.97  # less what is left of the last block of each prompt
+    assert seen_share(got) == pytest.approx(min(stated, most), abs=0.025)
+
+
+def test_classes_of_one_group_share_its_texts() -> None:
+    def two(group: str) -> Arrivals:
+        first = traffic(rate="1/s", prefix={"tokens": 320, "group": "support"})
+        other = traffic(rate="1/s", prefix={"tokens": 480, "group": group}, **{"class": "d"})
+        return drawn(first, other)
+
+    together, apart = two("support"), two("sales")
+    assert together.sharing is not None
+    assert apart.sharing is not None
+    firsts = [set(a.sharing.blocks.ids[a.sharing.blocks.offsets[:-1]].tolist()) for a in (together, apart) if a.sharing]
+    assert [len(ids) for ids in firsts] == [1, 2]
+
+
+def test_a_class_beside_one_that_shares_takes_room_and_finds_nothing() -> None:
+    got = drawn(traffic(rate="3/s", prefix={"tokens": 320}), traffic(rate="3/s", **{"class": "d"}))
+    alone = got.of_class(1)
+    assert alone.sharing is not None
+    assert alone.sharing.seen_tokens.max() == 0
+    assert (np.diff(alone.sharing.blocks.offsets) == -(-alone.input_tokens // 16)).all()
+
+
+def test_a_trace_brings_its_blocks_and_a_further_round_brings_others() -> None:
+    trace = read_trace(Path(__file__).parents[2] / "data" / "traces" / "mooncake_fast25_conversation_head.jsonl")
+    one = traffic(trace="t.jsonl", input_tokens=None, output_tokens=None)
+    got = open_loop((one,), 2.5 * len(trace), generator(1, "a"), 1.0, traces={"t.jsonl": trace})
+    assert trace.prefix is not None
+    assert got.sharing is not None
+    assert got.sharing.blocks.block_tokens == 512
+    assert got.sharing.session is None
+    once = np.minimum(trace.prefix.seen_before() * 512, trace.input_tokens - 1)
+    n = len(trace)
+    assert got.sharing.seen_tokens[:n].tolist() == got.sharing.seen_tokens[n : 2 * n].tolist() == once.tolist()
+
+
+def test_long_runs_compare_prompts_in_larger_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = traffic(rate="10/s", prefix={"tokens": 1024})
+    fine = drawn(one)
+    monkeypatch.setattr("rightslice.traffic.prompts.MAX_BLOCKS", 300_000)
+    coarse = drawn(one)
+    assert fine.sharing is not None
+    assert coarse.sharing is not None
+    assert (fine.sharing.blocks.block_tokens, coarse.sharing.blocks.block_tokens) == (16, 128)
+    assert len(coarse.sharing.blocks.ids) <= 300_000 + len(coarse)
+    assert seen_share(coarse) == pytest.approx(seen_share(fine), rel=0.01)
+
+
+def test_blocks_that_cannot_be_joined_are_refused() -> None:
+    ids = np.array([1, 2], dtype=np.int64)
+    traces = {
+        name: Trace(
+            np.array([0.0, 1.0]),
+            np.array([size, size]),
+            np.array([1, 1]),
+            prefix=PrefixBlocks(np.array([0, 1, 2]), ids, size),
+        )
+        for name, size in (("a", 16), ("b", 24))
+    }
+    classes = [traffic(trace=name, input_tokens=None, output_tokens=None, **{"class": name}) for name in traces]
+    with pytest.raises(BadInputError, match="blocks of 16 and 24 tokens"):
+        open_loop(classes, 2.0, generator(1, "a"), traces=traces)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 
@@ -15,8 +16,9 @@ from rightslice.core.rng import generator
 from rightslice.traffic.conversations import (
     Conversation,
     conversations,
+    groups,
+    parted,
     shared_blocks,
-    with_system_prompts,
 )
 from rightslice.traffic.describe import describe, gap_cv
 from rightslice.traffic.generators import (
@@ -196,8 +198,7 @@ def test_each_turn_finds_the_blocks_of_the_one_before() -> None:
     """Turns of 100, 260 and 420 tokens in blocks of 16: 6 full blocks of the first come back, 16 of the second."""
     trace = conversations(TALK, 1.0, 3000.0, poisson, generator(1, "talk"))
     assert trace.session is not None
-    assert trace.prefix is not None
-    seen = trace.prefix.seen_before()
+    seen = shared_blocks(trace.input_tokens, trace.session).seen_before()
     late = trace.arrival_s > 1500.0  # whose conversations began within the horizon
     for prompt, blocks in ((100, 0), (260, 6), (420, 16)):
         assert set(seen[late & (trace.input_tokens == prompt)].tolist()) == {blocks}
@@ -206,29 +207,36 @@ def test_each_turn_finds_the_blocks_of_the_one_before() -> None:
 def test_a_common_system_prompt_is_shared_within_its_group() -> None:
     n = 3000
     one = np.ones(n, dtype=np.int64)
-    bare = Trace(np.arange(n, dtype=np.float64), 50 * one, one)
-    trace = with_system_prompts(bare, (160, 165), (3.0, 1.0), generator(1, "groups"))
-    assert set(trace.input_tokens.tolist()) == {210, 215}
-    assert (trace.input_tokens == 210).mean() == pytest.approx(0.75, abs=4 * (0.75 * 0.25 / n) ** 0.5)
-    assert trace.prefix is not None
-    seen = trace.prefix.seen_before()
-    assert set(seen[10:].tolist()) == {10}  # ten full blocks of 16 in 160 and in 165 tokens
-    summary = describe(trace).prefix
+    bare = Trace(np.arange(n, dtype=np.float64), 215 * one, one)
+    group = groups(bare, 4, generator(1, "groups"))
+    assert np.bincount(group) / n == pytest.approx([0.25] * 4, abs=4 * (0.75 * 0.25 / n) ** 0.5)
+    blocks = shared_blocks(bare.input_tokens, -one, group, 165 * one)
+    assert set(blocks.seen_before()[100:].tolist()) == {10}  # ten full blocks of 16 in 165 tokens
+    summary = describe(dataclasses.replace(bare, prefix=blocks)).prefix
     assert summary is not None
-    assert summary.seen_share == pytest.approx(10 / 14, abs=0.001)
-    with pytest.raises(ValueError, match="system prompts"):
-        with_system_prompts(bare, (1,), (), generator(1, "x"))
+    assert summary.seen_share == pytest.approx(10 / 14, abs=0.002)
 
 
 def test_conversations_keep_their_group() -> None:
     talks = conversations(TALK, 2.0, 600.0, poisson, generator(1, "talk"))
-    both = with_system_prompts(talks, (32, 64), (1.0, 1.0), generator(2, "groups"))
-    heads = both.input_tokens - talks.input_tokens
-    assert both.session is not None
-    assert all(len(set(heads[both.session == one].tolist())) == 1 for one in range(int(both.session.max()) + 1))
-    assert both.prefix is not None
-    assert talks.prefix is not None
-    assert (both.prefix.seen_before() >= talks.prefix.seen_before()).all()
+    group = groups(talks, 2, generator(2, "groups"))
+    assert talks.session is not None
+    assert set(group.tolist()) == {0, 1}
+    assert all(len(set(group[talks.session == one].tolist())) == 1 for one in range(int(talks.session.max()) + 1))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.4, 0.9])
+def test_parted_conversations_share_what_is_stated(share: float) -> None:
+    """Of 100 + 260 + 420 tokens in three turns, 100 + 260 were sent before: 46 %, which nothing raises."""
+    law = dataclasses.replace(TALK, turns=(0.0, 0.0, 1.0))
+    talks = conversations(law, 20.0, 6000.0, poisson, generator(1, "talk"))
+    part = parted(talks, share, generator(2, "parts"))
+    order = np.argsort(part, kind="stable")
+    goes_on = np.diff(part[order]) == 0
+    earlier = talks.input_tokens[order][:-1][goes_on].sum()
+    assert earlier / talks.input_tokens.sum() == pytest.approx(min(share, 360 / 780), abs=0.004)
+    assert talks.session is not None
+    assert all(len(set(talks.session[part == number].tolist())) == 1 for number in range(0, int(part.max()), 997))
 
 
 @settings(max_examples=60)

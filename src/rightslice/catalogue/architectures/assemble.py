@@ -12,10 +12,12 @@ from rightslice.catalogue.architectures.adapters import lora_widths
 from rightslice.catalogue.architectures.build import build
 from rightslice.catalogue.architectures.config import MAX_CONTEXT, Config, Object
 from rightslice.catalogue.architectures.families import Family
+from rightslice.catalogue.architectures.formats import DTYPE_BYTES, base_dtype
 from rightslice.catalogue.architectures.ledger import Ledger
 from rightslice.catalogue.architectures.multimodal import text_part
 from rightslice.catalogue.architectures.prediction import prediction_layers
-from rightslice.catalogue.architectures.quantisation import DTYPE_BYTES, Scheme, base_dtype, kv_dtype, scheme_of
+from rightslice.catalogue.architectures.quantisation import kv_dtype, scheme_of
+from rightslice.catalogue.architectures.scheme import Scheme
 from rightslice.catalogue.architectures.weights import Layer, Split, Weight, count
 from rightslice.core.quantities import format_bytes
 
@@ -30,14 +32,14 @@ def read_architecture(raw: Object, name: str, *, where: str = "", hf_quant: Obje
     """
     ledger, kind, own, config = build(raw, where or name)
     text, _ = text_part(config, own)
-    dtype = base_dtype(raw)
-    scheme = scheme_of(raw, hf_quant)
-    notes = []
+    dtype = base_dtype(raw, where or name)
+    scheme = scheme_of(raw, hf_quant, where or name)
+    notes = list(scheme.notes) if scheme is not None else []
     if not dtype:
         dtype = "bf16" if scheme is not None else "fp32"
         notes.append(f"the configuration names no dtype: {dtype} is assumed for what is not quantised")
     groups = _groups(ledger, scheme, dtype)
-    if scheme is not None and not _converted(groups, dtype):
+    if scheme is not None and not scheme.approximations and not _converted(groups, dtype):
         notes.append(f"quantisation {scheme.method}: no list matched a weight, bytes are those of the base dtype")
     moe = _merged_moe(ledger.layers)
     predictor = _predictor(prediction_layers(ledger, text), scheme, dtype, first=len(ledger.layers))
@@ -71,14 +73,20 @@ def read_architecture(raw: Object, name: str, *, where: str = "", hf_quant: Obje
         published_weights_bytes=sum(g.published_bytes for g in groups),
         quantisation=scheme.method if scheme is not None else "",
         kv_dtype_published=kv_dtype(raw, hf_quant),
-        approximations=ledger.approximations,
+        approximations=(*ledger.approximations, *(scheme.approximations if scheme is not None else ())),
         notes=tuple(notes),
         weights=groups,
         quantisation_block=_block(scheme),
         dense_intermediate_sizes=_dense_widths(ledger.layers),
         lora=lora_widths(ledger),
         predictor=predictor,
+        classes=_classes(raw),
     )
+
+
+def _classes(raw: Object) -> tuple[str, ...]:
+    named = raw.get("architectures")
+    return tuple(name for name in named if isinstance(name, str)) if isinstance(named, list | tuple) else ()
 
 
 def _predictor(layers: tuple[Layer, ...], scheme: Scheme | None, dtype: str, *, first: int) -> Architecture | None:

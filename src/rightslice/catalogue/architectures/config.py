@@ -98,6 +98,10 @@ class Config:
         """Whether any of the keys is given (or a class default) and not null."""
         return any(self._find(name)[1] is not None for name in names)
 
+    def inside(self, part: Object, defaults: Object | None = None) -> Config:
+        """A nested part of the same file."""
+        return Config(part, defaults or {}, self.where)
+
     def given(self, key: str) -> bool:
         """Whether the file itself carries the key, null included."""
         return key in self._raw

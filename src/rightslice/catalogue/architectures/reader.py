@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, NoReturn, cast
 
-from rightslice.catalogue.architectures.config import Object
+from rightslice.catalogue.architectures.config import Json, Object
 from rightslice.core.errors import BadInputError, Diagnostic, Location
 
 MAX_CONFIG_BYTES: Final = 16 << 20
 MAX_HEADER_BYTES: Final = 32 << 20
 """Published headers hold a few MB; the format's own limit of 100 MB would take seconds to read."""
 MAX_SHARDS: Final = 4096
+INDEX: Final = "model.safetensors.index.json"
 _HINT: Final = "give a model's config.json or the folder that holds it"
 
 
@@ -76,13 +78,17 @@ Tensor = tuple[str, str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a folder's weight files hold, multi-token-prediction layers apart. `elements` is None for packed weights."""
+    """What a folder's weight files hold, multi-token-prediction layers apart. `elements` is None for packed weights.
+
+    `remark`: why the files are not the whole model; empty when nothing is missing.
+    """
 
     total_bytes: int
     extra_bytes: int
     elements: int | None
     main_dtype: str
     source: Literal["headers", "index"]
+    remark: str = ""
 
 
 _ELEMENT_BITS: Final[Mapping[str, int]] = {
@@ -96,14 +102,55 @@ _PACKED: Final = frozenset({"I32", "U8", "I8", "U32", "F4"})
 def stored_weights(folder: Path, layers: int) -> Stored | None:
     """Bytes and elements of the safetensors files in `folder`, from their headers (or from the index alone).
 
-    Tensors of layers beyond `layers` and of `mtp` modules count as extra. None when there is no such file.
-    Raises BadInputError RS2007 for a header that is truncated, too long or contradicts its file.
+    Tensors of layers beyond `layers` and of `mtp` modules count as extra. Where files are missing (named by the index,
+    by "-of-N" in the others' names, or pointers of Git LFS) the total of the index counts, and without one the remark
+    says what is missing. None when there is nothing. Raises BadInputError RS2007 for a header that is truncated, too
+    long or contradicts its file.
     """
-    shards = _shards(folder)
-    if not shards:
-        index = folder / "model.safetensors.index.json"
-        return _from_index(index) if index.is_file() else None
-    return stored_tensors((tensor for shard in shards for tensor in _tensors(shard)), layers)
+    shards = [shard for shard in _shards(folder) if not _is_pointer(shard)]
+    index = folder / INDEX
+    listed = read_object(index, limit=MAX_HEADER_BYTES) if index.is_file() else None
+    missing = sorted(_expected(folder, listed) - {shard.name for shard in shards})
+    if listed is not None and (missing or not shards):
+        total = _total_size(listed, index)
+        return Stored(total, 0, None, "", "index")
+    if not shards and not missing:
+        return None
+    found = stored_tensors((tensor for shard in shards for tensor in _tensors(shard)), layers)
+    cut = [shard.name for shard in shards if _is_cut(shard)]
+    remark = ""
+    if missing:
+        remark = f"{len(missing)} of {len(missing) + len(shards)} are missing, such as {missing[0][:60]}"
+    elif cut:
+        remark = f"{cut[0][:60]} ends before its last tensor"
+    return replace(found, remark=remark)
+
+
+def _expected(folder: Path, index: Object | None) -> set[str]:
+    """The files that the index or their numbers promise; one without either."""
+    if index is not None:
+        listed = index.get("weight_map")
+        return {str(name) for name in listed.values()} if isinstance(listed, Mapping) else set()
+    found: set[str] = set()
+    for shard in _shards(folder):
+        found.add(shard.name)
+        if (match := _NUMBERED.fullmatch(shard.name)) and 0 < int(match[3]) <= MAX_SHARDS:
+            width = len(match[2])
+            found |= {f"{match[1]}{i:0{width}d}-of-{match[3]}{match[4]}" for i in range(1, int(match[3]) + 1)}
+    return found
+
+
+_NUMBERED: Final = re.compile(r"(.*?)(\d{1,6})-of-(\d{1,6})(\.safetensors)")
+_POINTER: Final = b"version https://git-lfs"
+
+
+def _is_pointer(path: Path) -> bool:
+    """Whether Git LFS left a pointer of three lines where the file belongs."""
+    try:
+        with path.open("rb") as handle:
+            return handle.read(len(_POINTER)) == _POINTER
+    except OSError as error:
+        _refuse("RS0406", f"cannot read: {error.strerror or error}", str(path))
 
 
 def stored_tensors(tensors: Iterable[Tensor], layers: int) -> Stored:
@@ -143,14 +190,14 @@ def _is_extra(name: str, layers: int) -> bool:
     return number.isdigit() and len(number) < 9 and int(number) >= layers > 0
 
 
-def _from_index(path: Path) -> Stored:
-    metadata = read_object(path, limit=MAX_HEADER_BYTES).get("metadata")
+def _total_size(index: Object, path: Path) -> int:
+    metadata = index.get("metadata")
     size = metadata.get("total_size") if isinstance(metadata, Mapping) else None
     if isinstance(size, float) and math.isfinite(size) and size == int(size):
         size = int(size)
     if isinstance(size, bool) or not isinstance(size, int) or not 0 < size < 1 << 50:
         _refuse("RS2007", "metadata.total_size is not a number of bytes", str(path))
-    return Stored(size, 0, None, "", "index")
+    return size
 
 
 def _tensors(path: Path) -> list[Tensor]:
@@ -167,8 +214,30 @@ def _tensors(path: Path) -> list[Tensor]:
         if any(isinstance(side, bool) or not isinstance(side, int) or not 0 <= side < 1 << 48 for side in shape):
             _refuse("RS2007", f'tensor "{name[:60]}" has an impossible shape', str(path))
         elements = math.prod(cast("list[int]", shape))
-        found.append((name, dtype, elements, elements * _ELEMENT_BITS[dtype] // 8))
+        size = elements * _ELEMENT_BITS[dtype] // 8
+        if (span := _span(entry)) is not None and span[1] - span[0] != size:
+            _refuse(
+                "RS2007", f'tensor "{name[:60]}" spans {span[1] - span[0]} bytes, its shape takes {size}', str(path)
+            )
+        found.append((name, dtype, elements, size))
     return found
+
+
+def _span(entry: Json) -> tuple[int, int] | None:
+    """First and last byte of a tensor; None when they are not given."""
+    span = entry.get("data_offsets") if isinstance(entry, Mapping) else None
+    if not isinstance(span, list) or len(span) != 2 or not all(type(side) is int for side in span):
+        return None
+    return span[0], span[1]
+
+
+def _is_cut(path: Path) -> bool:
+    """Whether the file is shorter than the tensors that its header places in it: a download that broke off."""
+    header = _header(path)
+    last = max((span[1] for entry in header.values() if (span := _span(entry)) is not None), default=0)
+    with path.open("rb") as handle:
+        begin = 8 + int.from_bytes(handle.read(8), "little")
+    return path.stat().st_size < begin + last
 
 
 def _header(path: Path) -> Object:

@@ -10,12 +10,13 @@ from cyclopts import App
 
 from rightslice import __version__
 from rightslice.core.errors import BadInputError, Diagnostic
-from rightslice.ui.cli import catalog, documents, plan, simulate, size, trace
+from rightslice.ui.cli import catalog, documents, plan, predict, simulate, size, trace
 from rightslice.ui.cli.failures import guarded
 from rightslice.ui.cli.output import open_closed_streams, write_text
 
 QUESTIONS: Final = (
     ("Does it fit, on what?", "size"),
+    ("How fast will it be?", "predict"),
     ("What should I deploy, what will it cost?", "plan"),
     ("What would happen if …?", "simulate"),
     ("What hardware, models and engines are known?", "catalog"),
@@ -51,6 +52,7 @@ def build() -> App:
         verbose=False,
     )
     app.command(size.size)
+    app.command(predict.predict)
     app.command(plan.plan)
     app.command(simulate.simulate)
     app.command(catalog.build())

@@ -17,6 +17,7 @@ from rightslice.ui.cli.options import Flag
 from rightslice.ui.cli.output import terminal, write_json, write_note, write_text
 
 if TYPE_CHECKING:
+    from rightslice.app.sizing import Start
     from rightslice.memory.advice import PrecisionReport
     from rightslice.memory.sizing import SizeReport
     from rightslice.memory.startup import StartupReport
@@ -103,8 +104,9 @@ def size(
         Print one JSON document.
     """
     _check(question)
-    from rightslice.app.sizing import size_model  # noqa: PLC0415 - heavy
+    from rightslice.app.sizing import size_model, start_up  # noqa: PLC0415 - heavy
 
+    start = _start(question)
     report = size_model(
         model,
         input_tokens=question.input_tokens,
@@ -115,8 +117,9 @@ def size(
         accelerator=question.accelerator,
         device_memory_bytes=question.device_memory_bytes,
         method=question.method,
+        start=start,
     )
-    verdict = _verdict(model, question)
+    verdict = start_up(model, start) if start else None
     precision = _precision(model, question)
     written = _written(model, question, output)
     if json:
@@ -137,18 +140,18 @@ def size(
     return 0 if report.fits else 1
 
 
-def _verdict(model: str, question: Question) -> StartupReport | None:
+def _start(question: Question) -> Start | None:
     if question.engine is None:
         return None
     if question.accelerator is None:
         hint = "for example --accelerator A100-SXM-80GB"
         raise BadInputError(Diagnostic("RS0502", "--engine needs --accelerator", hint=hint))
-    from rightslice.app.sizing import Start, start_up  # noqa: PLC0415 - heavy
+    from rightslice.app.sizing import Start  # noqa: PLC0415 - heavy
     from rightslice.memory.arguments import Formats  # noqa: PLC0415 - heavy
 
     memories = (question.device_memory_bytes, question.free_memory_bytes)
     asked = (question.accelerator, question.engine, question.engine_version, question.engine_args)
-    return start_up(model, Start(*asked, *memories, Formats(question.dtype, question.kv_dtype)))
+    return Start(*asked, *memories, Formats(question.dtype, question.kv_dtype))
 
 
 def _precision(model: str, question: Question) -> PrecisionReport | None:
