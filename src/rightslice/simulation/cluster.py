@@ -20,6 +20,7 @@ from rightslice.simulation.control.nodes import bind, next_scan_s, scan
 from rightslice.simulation.control.policies import ModelView
 from rightslice.simulation.control.replicas import victims
 from rightslice.simulation.disruption import Disruptions
+from rightslice.simulation.inputs import OpenRequests
 from rightslice.simulation.play import Played, SteppedRun
 from rightslice.simulation.rollouts import Rollouts
 from rightslice.simulation.scenario import Scenario
@@ -28,9 +29,14 @@ DRAIN_POLL_S: Final = 5.0
 """How often it is looked whether draining replicas have finished: their GPUs are freed that much late at most."""
 
 
-def control(scenario: Scenario, cluster: Cluster) -> tuple[SteppedRun, ClusterLog]:
-    """Play the scenario with its control plane up to its horizon; the run is to be finished. Deterministic."""
-    return _Loop(scenario, cluster).play()
+def control(
+    scenario: Scenario, cluster: Cluster, requests: OpenRequests | None = None
+) -> tuple[SteppedRun, ClusterLog]:
+    """Play the scenario with its control plane up to its horizon; the run is to be finished. Deterministic.
+
+    `requests`: those of the scenario, where they are known already.
+    """
+    return _Loop(scenario, cluster, requests).play()
 
 
 def play_cluster(scenario: Scenario, cluster: Cluster) -> tuple[Played, ClusterLog]:
@@ -40,8 +46,8 @@ def play_cluster(scenario: Scenario, cluster: Cluster) -> tuple[Played, ClusterL
 
 
 class _Loop:
-    def __init__(self, scenario: Scenario, cluster: Cluster) -> None:
-        self.state = ClusterState(scenario, cluster)
+    def __init__(self, scenario: Scenario, cluster: Cluster, requests: OpenRequests | None) -> None:
+        self.state = ClusterState(scenario, cluster, requests)
         self.disruptions = Disruptions(self.state, cluster)
         self.rollouts = Rollouts(self.state, cluster.rollouts or {})
         self.rng = {name: generator(cluster.seed, "nodes", name) for name in self.state.pools}
@@ -94,14 +100,15 @@ class _Loop:
 
     def _end_drained(self) -> None:
         """Replicas that have finished, and what their grace cuts off; then nodes that waited for them."""
-        now_s, seen = self.state.now_s, self.state.run.look()
-        for workload, replica in self.state.replicas():
-            if replica.phase == "draining":
-                held = sum(int(seen.running[slot] + seen.waiting[slot]) for slot in replica.slots)
-                if held > 0 and replica.ends_s <= now_s:
-                    self.disruptions.cut_off(workload, replica)
-                elif held == 0 and min(replica.stops_s, replica.ends_s) <= now_s:
-                    self.state.remove(workload, replica)
+        now_s = self.state.now_s
+        draining = [(workload, replica) for workload, replica in self.state.replicas() if replica.phase == "draining"]
+        seen = self.state.run.look() if draining else None
+        for workload, replica in draining:
+            held = seen is not None and any(seen.running[slot] + seen.waiting[slot] for slot in replica.slots)
+            if held and replica.ends_s <= now_s:
+                self.disruptions.cut_off(workload, replica)
+            elif not held and min(replica.stops_s, replica.ends_s) <= now_s:
+                self.state.remove(workload, replica)
         for pool in self.state.pools.values():
             used = {pod.node for pod in self.state.pods(pool)} if pool.leaving else set()
             pool.leaving = {name: node for name, node in pool.leaving.items() if name in used}
@@ -167,6 +174,8 @@ class _Loop:
 
     def _bind(self) -> None:
         for pool in self.state.pools.values():
+            if not self._pending_since(pool):
+                continue
             usable = pool.state.without(list(pool.doomed))
             for name, node in bind(self.state.now_s, pool.spec.nodes, usable, self.state.pods(pool)):
                 workload, replica = self.state.find(name)
@@ -177,12 +186,11 @@ class _Loop:
         """Provisioners look. A node that is taken away takes no new pods; it goes when its pods have ended."""
         for name, pool in self.state.pools.items():
             by, now_s = pool.spec.provisioner, self.state.now_s
-            pods = self.state.pods(pool)
             pending = self._pending_since(pool)
             consolidating = by.scan_s == 0.0 and not pending  # who waits for pods still takes unneeded nodes away
             if not consolidating and next_scan_s(by, now_s, pending) > now_s:
                 continue
-            nodes = {node.name: node for node in pool.state.nodes}
+            nodes, pods = {node.name: node for node in pool.state.nodes}, self.state.pods(pool)
             done = scan(now_s, self.disruptions.available(pool), by, pool.state, pods, self.rng[name])
             pool.state = done.state
             self.disruptions.expect(pool, done.added)
@@ -198,7 +206,10 @@ class _Loop:
     # --- parts ---------------------------------------------------------------------------------------------------
 
     def _pending_since(self, pool: PoolState) -> list[float]:
-        return sorted(self.state.find(pod.name)[1].born_s for pod in self.state.pods(pool) if not pod.node)
+        """When the pods without a node were born."""
+        name = pool.spec.nodes.name
+        mine = (w for w in self.state.workloads if w.spec.pool == name)
+        return sorted(r.born_s for w in mine for r in w.replicas if not r.node)
 
     def _count_hours(self, until_s: float) -> None:
         """Nodes are paid from the request on; those that never come are not."""

@@ -13,6 +13,7 @@ from rightslice.simulation.control.cold_start import ON_NODE, PULL, Breakdown
 from rightslice.simulation.control.faults import NodeRef, Placement
 from rightslice.simulation.control.nodes import Node, Nodes, Pod, standing
 from rightslice.simulation.control.replicas import PodState
+from rightslice.simulation.inputs import OpenRequests
 from rightslice.simulation.play import SteppedRun
 from rightslice.simulation.scenario import LlmServer, Scenario
 
@@ -89,8 +90,8 @@ class PoolState:
 class ClusterState:
     """The one place that changes replicas, so that the event loop and the books agree."""
 
-    def __init__(self, scenario: Scenario, cluster: Cluster) -> None:
-        self.run = SteppedRun(scenario)
+    def __init__(self, scenario: Scenario, cluster: Cluster, requests: OpenRequests | None = None) -> None:
+        self.run = SteppedRun(scenario, requests)
         self.seed = cluster.seed
         self.horizon_s = scenario.horizon_s
         self.now_s = 0.0
