@@ -229,6 +229,7 @@ def test_tuning_orders_settings_by_cost(day: Path, capfdbinary: pytest.CaptureFi
         (["--fault", "spot"], "RS0502"),
         (["--fault", "nodes@1/h"], "RS0501"),
         (["--fault", "pods"], "RS0502"),
+        (["--fault", "repartition@10m"], "RS0502"),
         (["--fault", "gpu@0/d"], "RS0501"),
         (["--fault", "gpu@100h", "--horizon", "6h"], "RS0501"),
         (["--rollout", "soon"], "RS0501"),

@@ -20,6 +20,7 @@ from rightslice.catalogue.platforms import platforms
 from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.core.plan import Deployment, Plan, Pool
 from rightslice.core.replay import GpuHourBounds
+from rightslice.core.spread import Spread
 from rightslice.manifests.timing import shutdown
 from rightslice.optimization.needs import Need
 from rightslice.optimization.options import Option
@@ -332,7 +333,20 @@ def _pool(pool: Pool, devices: Sequence[Mapping[str, int]], mine: Sequence[clust
         owned=pool.provider == ON_PREMISES,
         notice=spot_notice(pool.platform),
         devices=tuple(devices),
+        repartition_s=None if GPU in capacity else _repartition_s(pool.platform),
     )
+
+
+def _repartition_s(platform: str) -> Spread:
+    """From a drained node to one that is cut anew: MIG and a reboot, or a new node where pools are cut as a whole."""
+    start = cold_start(StartRequest(platform, "vllm", 0.0, mig=True))
+    if platforms()[platform].mig == "uniform-per-pool":
+        return start.node_s
+    total = Spread.fixed(0.0)
+    for phase in start.phases:
+        if phase.name in ("mig", "mig_reboot") and phase.seconds is not None:
+            total = total.plus(phase.seconds)
+    return total
 
 
 def _provisioner(provider: str) -> Provisioner:

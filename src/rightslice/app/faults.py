@@ -29,8 +29,8 @@ from rightslice.simulation.control.faults import (
 ZONES: Final = ("a", "b")
 """Nodes are spread over two zones in turn; a plan does not name them."""
 ZONE_AWAY_S: Final = 3600.0
-_FAULT: Final = re.compile(r"(spot|nodes|gpu|pods|zone)(?:@([^@]+))?")
-_KNOWN: Final = "spot, spot@0.1/h, nodes, gpu, gpu@10m, pods@1/d, pods@10m, zone@10m"
+_FAULT: Final = re.compile(r"(spot|nodes|gpu|pods|zone|repartition)(?:@([^@]+))?")
+_KNOWN: Final = "spot, spot@0.1/h, nodes, gpu, gpu@10m, pods@1/d, pods@10m, zone@10m, repartition@10m"
 
 Pools = tuple[Pool, ...]
 
@@ -45,6 +45,10 @@ def faulty(plan: Plan, pools: Pools, asked: Sequence[str], load: Load) -> tuple[
         kind, at = match[1], match[2]
         if kind == "zone":
             schedules.append((zone_loss(ZONES[0], _time_s(text, at or "10m", load), ZONE_AWAY_S),))
+        elif kind == "repartition":
+            if not any(pool.repartition_s for pool in pools):
+                raise BadInputError(Diagnostic("RS0502", "--fault repartition: no GPU of the plan is cut into slices"))
+            schedules.append((Fault(_time_s(text, at or "10m", load), "repartition"),))
         elif kind == "spot":
             schedules += [_reclaims(plan, pool, at, load) for pool in pools if pool.capacity == "spot"]
             if not any(pool.capacity == "spot" for pool in pools):

@@ -96,6 +96,7 @@ class _Loop:
             self._resize(workload)
         self._end_drained()
         self._bind()
+        self.disruptions.cut()
         self._scan()
 
     def _end_drained(self) -> None:

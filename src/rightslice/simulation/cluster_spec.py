@@ -9,6 +9,7 @@ from typing import Final
 from rightslice.catalogue.disruptions import Provisioner
 from rightslice.core.plan import Capacity
 from rightslice.core.replay import Moment, Preemption, RolloutResult, ScaleEvent
+from rightslice.core.spread import Spread
 from rightslice.simulation.control.cold_start import ColdStart
 from rightslice.simulation.control.faults import NO_NOTICE, FailureRates, Fault, Notice
 from rightslice.simulation.control.nodes import NodePool
@@ -40,6 +41,7 @@ class Pool:
     notice: Notice = NO_NOTICE
     owned: bool = False
     devices: tuple[Mapping[str, int], ...] = ()
+    repartition_s: Spread | None = None
 
     def offered(self) -> tuple[Mapping[str, int], ...]:
         """Resources by GPU of one node."""

@@ -65,7 +65,7 @@ class Workload:
 @dataclass(slots=True)
 class PoolState:
     """A pool at work. `leaving`: nodes that go once their pods have ended; `doomed`: node -> when it is lost; `broken`:
-    GPUs that have failed."""
+    GPUs that have failed; `to_cut`: nodes that wait to be cut anew, the one at work first."""
 
     spec: Pool
     state: Nodes
@@ -75,6 +75,7 @@ class PoolState:
     doomed: dict[str, float] = field(default_factory=dict)
     returns: dict[str, Node] = field(default_factory=dict)
     broken: set[tuple[str, int]] = field(default_factory=set)
+    to_cut: list[Node] = field(default_factory=list)
 
     @property
     def nodes(self) -> tuple[Node, ...]:

@@ -10,6 +10,7 @@ from rightslice.core.replay import Preemption
 from rightslice.core.rng import generator
 from rightslice.simulation.cluster_spec import Cluster
 from rightslice.simulation.cluster_state import ClusterState, PoolState, Replica, Workload
+from rightslice.simulation.control.cold_start import NOTHING
 from rightslice.simulation.control.faults import Fault, affected, engine_crashes, merged, node_faults, struck
 from rightslice.simulation.control.nodes import Node, NodePool
 
@@ -22,6 +23,7 @@ class Disruptions:
         self.faults = list(cluster.faults)
         self.lost_zones: dict[str, float] = {}
         self.events: list[Preemption] = []
+        self.cordoned: set[str] = set()
         for pool in state.pools.values():
             self.expect(pool, pool.state.nodes)
 
@@ -50,6 +52,10 @@ class Disruptions:
                 self._fail_gpus(fault)
             elif fault.kind == "engine-crash":
                 self._crash(fault)
+            elif fault.kind == "repartition":
+                for pool in self.state.pools.values():
+                    pool.to_cut = list(pool.state.nodes) if pool.spec.repartition_s else []
+                    self._drain_first(pool)
             else:
                 self._announce(fault)
 
@@ -61,11 +67,32 @@ class Disruptions:
                 del pool.doomed[name]
                 self._end(pool, name, [r.name for _, r in self.state.replicas() if r.node == name], "node")
                 pool.leaving.pop(name, None)
+                self.cordoned.discard(name)
                 pool.state = pool.state.without([name])
                 if name in pool.returns:
                     pool.state = replace(pool.state, nodes=(*pool.state.nodes, pool.returns.pop(name)))
                 pool.images = {entry for entry in pool.images if entry[0] != name}
                 pool.broken = {entry for entry in pool.broken if entry[0] != name}
+
+    def cut(self) -> None:
+        """Nodes are cut anew one after the other: cordon, drain, cut (reboot where the platform needs it), return.
+
+        The next one is drained when the pods that found a place are ready again.
+        """
+        now_s = self.state.now_s
+        for pool in self.state.pools.values():
+            if not pool.to_cut or pool.to_cut[0].name in pool.leaving:
+                continue
+            node = pool.to_cut[0]
+            back = next((found for found in pool.state.nodes if found.name == node.name), None)
+            if back is None and node.name in self.cordoned:
+                self.cordoned.discard(node.name)
+                takes_s = (pool.spec.repartition_s or NOTHING).draw(generator(self.state.seed, "cut", node.name))
+                back = Node(node.name, node.zone, now_s, now_s + takes_s)
+                pool.state = replace(pool.state, nodes=(*pool.state.nodes, back))
+            elif back is None or (back.ready_s <= now_s and not self._starting(pool)):
+                pool.to_cut.pop(0)
+                self._drain_first(pool)
 
     def available(self, pool: PoolState) -> NodePool:
         """The pool without zones that are lost, with room for nodes that go; no new machines of one's own."""
@@ -91,6 +118,24 @@ class Disruptions:
         for pool in self.state.pools.values():
             times += pool.doomed.values()
         return times
+
+    def _starting(self, pool: PoolState) -> bool:
+        mine = (r for w, r in self.state.replicas() if w.spec.pool == pool.spec.nodes.name)
+        return any(replica.phase == "starting" for replica in mine)
+
+    def _drain_first(self, pool: PoolState) -> None:
+        """The next node to be cut takes no new pods, and its own end; one that is gone by now is left out."""
+        standing = {node.name: node for node in pool.state.nodes}
+        pool.to_cut = [node for node in pool.to_cut if node.name in standing]
+        if not pool.to_cut:
+            return
+        name = pool.to_cut[0].name
+        pool.leaving[name] = standing[name]
+        pool.state = pool.state.without([name])
+        self.cordoned.add(name)
+        for workload, replica in self.state.replicas():
+            if replica.node == name:
+                self.state.drain(workload, replica)
 
     def _announce(self, fault: Fault) -> None:
         if fault.back_s is not None:

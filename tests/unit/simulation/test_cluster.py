@@ -338,3 +338,27 @@ def test_two_deployments_of_a_model_count_each_waiting_request_once() -> None:
     _, log = play_cluster(both, replace(asked, pools=(empty,), deployments=halves))
     at_15 = [moment for moment in log.timeline if moment.time_s == 15.0]
     assert [moment.in_flight for moment in at_15] == [100.0, 100.0]
+
+
+def test_nodes_are_cut_anew_one_after_the_other_and_nothing_is_lost() -> None:
+    """Two nodes of two slices; each is away for its drain and 200 s, and its pods start again when it is back."""
+    mig = "nvidia.com/mig-3g.40gb"
+    asked = nodes_of(1, 4, (Fault(600.0, "repartition"),), most=2)
+    nodes = replace(asked.pools[0].nodes, capacity={mig: 2}, max_nodes=2)
+    pool = replace(
+        asked.pools[0],
+        nodes=nodes,
+        standing=2,
+        devices=({mig: 2},),
+        owned=True,
+        repartition_s=Spread.fixed(200.0),
+    )
+    scaled = replace(asked.deployments[0], resource=mig, pre_stop_s=10.0)
+    asked = replace(asked, pools=(pool,), deployments=(scaled,))
+    played, log = play_cluster(scenario(np.arange(0.0, 3600.0, 0.5).tolist(), 8), asked)
+    away = [moment.time_s for moment in log.timeline if moment.ready < 4]
+    assert {moment.ready for moment in log.timeline} == {2, 4}
+    assert (min(away), max(away)) == (600.0, 1050.0)  # twice 10 s to drain, 200 s to cut, 20 s of weights: 1,060
+    assert played.requeued == 0
+    assert log.preemptions == ()
+    assert log.timeline[-1].ready == 4
