@@ -39,10 +39,15 @@ def _silent(_message: str) -> None:
 
 
 def plan_scaled(
-    path: Path, *, seed: int = 0, risk: float = 0.05, progress: Callable[[str], None] = _silent
+    path: Path,
+    *,
+    seed: int = 0,
+    risk: float = 0.05,
+    progress: Callable[[str], None] = _silent,
+    over_time: bool = False,
 ) -> PlanOutcome:
     """`plan_workload`, and the autoscalers of models that ask for one. Raises as it does."""
-    outcome = plan_workload(path, seed=seed, risk=risk, progress=progress)
+    outcome = plan_workload(path, seed=seed, risk=risk, progress=progress, over_time=over_time)
     clock = Clock()
     with clock.running("autoscale_cpu_s"):
         plan = autoscaled(outcome.plan, path.parent, risk, progress)

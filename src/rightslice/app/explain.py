@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from rightslice.app.answer import Answer
+from rightslice.app.day import day_gpu_hours
 from rightslice.app.rating import rate_at_slo, unreachable
 from rightslice.app.splits import other_splits
 from rightslice.app.warn import requests_to_make, warnings
@@ -64,7 +65,7 @@ def plan_document(answer: Answer, evidence: Evidence) -> Plan:
         placements=made.placements,
         autoscaling=(),
         verification=evidence.verification,
-        bound=_bound(answer, cost),
+        bound=_bound(answer, cost, made),
         baseline=_baseline(answer, cost),
         rejected=_rejected(answer, made),
         alternatives=answer.alternatives,
@@ -218,10 +219,14 @@ def _too_risky(answer: Answer, evidence: Evidence) -> Binding | None:
     return Binding(what, (f"--risk {accepted:g} accepts it", "measure the models and plan with measured figures"))
 
 
-def _bound(answer: Answer, cost: MonthlyCost) -> Bound:
+def _bound(answer: Answer, cost: MonthlyCost, made: Fleet) -> Bound:
     lowest = min(answer.bound_usd_per_hour * answer.hours, cost.value)
     gap = (cost.value - lowest) / lowest if lowest > 0 else 0.0
-    return Bound(lowest, max(gap, 0.0))
+    day = day_gpu_hours(answer.question.needs, made.deployments, answer.question.traces)
+    if day is None:
+        return Bound(lowest, max(gap, 0.0))
+    planned = 24.0 * sum(pool.nodes * pool.gpus_per_node for pool in made.pools)
+    return Bound(lowest, max(gap, 0.0), *day, planned)
 
 
 def _baseline(answer: Answer, cost: MonthlyCost) -> Baseline | None:

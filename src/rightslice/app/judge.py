@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import le
 from statistics import NormalDist
 
 import numpy as np
 
-from rightslice.app.scenarios import Slowdown
+from rightslice.app.sampling import sampled
+from rightslice.app.scenarios import Slowdown, scenarios, servers
 from rightslice.app.state import Question, kept, run
 from rightslice.core.estimate import Estimate, Provenance, least_trusted
 from rightslice.core.plan import PrefixHits, SloResult, Verification
 from rightslice.core.results import ClassResult, Distribution, PipelineResult, SimulationResult, SloOutcome, percentile
 from rightslice.core.rng import generator
 from rightslice.core.slo import SloMetric
+from rightslice.core.timeline import Timeline, standing
 from rightslice.optimization.evidence import Evidence, ModelEvidence, PipelineEvidence
 from rightslice.optimization.options import Option
 from rightslice.optimization.propose import Proposal
+from rightslice.simulation.run import watch
 
 DRAWS = 50
 Z80 = NormalDist().inv_cdf(0.9)
@@ -108,6 +111,21 @@ def judge(question: Question, proposal: Proposal, rounds: int, seed: int) -> Evi
             _pipelines(nominal, repeats, least_trusted(*provenance.values()) if provenance else "measured")
         ),
     )
+
+
+def course(question: Question, counts: Mapping[str, int]) -> tuple[Timeline, ...]:
+    """The nominal simulation of replica counts over time, each run alone; of a large fleet the same part as `run`."""
+    found = []
+    for load in question.loads:
+        mine = {key: count for key, count in counts.items() if question.options[key].model in load.models}
+        part = sampled(load, mine, question.options)
+        built = servers(part.counts, question.options, at_quantile(0.0))
+        if not built:
+            continue
+        fleet = standing(part.counts, {}, None)
+        runs = [watch(scenario, fleet).timeline for scenario in scenarios(part.load, built)]
+        found += [replace(timeline, share=part.share) for timeline in runs]
+    return tuple(found)
 
 
 def _provenance(question: Question, proposal: Proposal) -> dict[str, Provenance]:

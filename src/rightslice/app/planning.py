@@ -12,7 +12,7 @@ from rightslice.app.choices import cheapest, choices
 from rightslice.app.clock import Clock
 from rightslice.app.decide import decide, describe, least_usd_per_hour
 from rightslice.app.explain import affordable, infeasible_plan, plan_document
-from rightslice.app.judge import judge
+from rightslice.app.judge import course, judge
 from rightslice.app.knowledge import known_names
 from rightslice.app.models import find_model
 from rightslice.app.scenarios import draw_loads
@@ -25,6 +25,7 @@ from rightslice.core.documents import to_json
 from rightslice.core.errors import BadInputError, Diagnostic, RightsliceError
 from rightslice.core.files import check_folder, write_together
 from rightslice.core.plan import Plan, Rejection
+from rightslice.core.timeline import Timeline
 from rightslice.manifests.render import render
 from rightslice.memory.speculation import speculation_problem
 from rightslice.optimization.candidates import candidates, sites
@@ -50,11 +51,12 @@ NO_TIMINGS = dict.fromkeys(("read_s", "candidates_cpu_s", "pack_cpu_s", "simulat
 
 @dataclass(frozen=True, slots=True)
 class PlanOutcome:
-    """The plan, CPU seconds of its stages, and what the loader warned of."""
+    """The plan, CPU seconds of its stages, what the loader warned of, and its simulation over time where asked for."""
 
     plan: Plan
     timings: dict[str, float]
     warnings: tuple[Diagnostic, ...]
+    timelines: tuple[Timeline, ...] = ()
 
 
 def _silent(_message: str) -> None:
@@ -62,9 +64,16 @@ def _silent(_message: str) -> None:
 
 
 def plan_workload(
-    path: Path, *, seed: int = 0, risk: float = 0.05, progress: Callable[[str], None] = _silent
+    path: Path,
+    *,
+    seed: int = 0,
+    risk: float = 0.05,
+    progress: Callable[[str], None] = _silent,
+    over_time: bool = False,
 ) -> PlanOutcome:
     """Plan a workload file. `risk`: accepted probability, over prediction error, that an objective fails.
+
+    `over_time`: play the verification once more and keep its course.
 
     Raises BadInputError for a bad file or option; an infeasible workload returns a plan that says what binds.
     """
@@ -94,7 +103,8 @@ def plan_workload(
         tried = ways_out(answer, _retry(architectures, traces, seed, risk))
         plan = replace(plan, binding=replace(plan.binding, ways_out=(*plan.binding.ways_out, *tried)))
     plan = replace(plan, workload=loaded.plain)
-    return PlanOutcome(plan, {**NO_TIMINGS, **clock.timings()}, loaded.warnings)
+    timelines = course(answer.question, answer.found.proposal.counts) if over_time and answer.evidence else ()
+    return PlanOutcome(plan, {**NO_TIMINGS, **clock.timings()}, loaded.warnings, timelines)
 
 
 def _retry(
@@ -220,14 +230,14 @@ def _engines(workload: Workload) -> tuple[str, ...]:
     return planned
 
 
-def write_plan(plan: Plan, folder: Path, *, emit: bool = True) -> tuple[str, ...]:
+def write_plan(plan: Plan, folder: Path, *, emit: bool = True, timelines: Sequence[Timeline] = ()) -> tuple[str, ...]:
     """Write plan.json, report.html and kubernetes/ (unless not `emit` or infeasible); returns relative paths.
 
-    All files are written before the first takes its place, so that a full disk leaves the old ones. Manifests of the
-    plan that was there before, and that nobody has changed since, are removed. Raises BadInputError when the folder
-    cannot be written.
+    `timelines`: of its verification, for the report. All files are written before the first takes its place, so that a
+    full disk leaves the old ones. Manifests of the plan that was there before, and that nobody has changed since, are
+    removed. Raises BadInputError when the folder cannot be written.
     """
-    files = {"plan.json": to_json(plan), "report.html": plan_html(plan)}
+    files = {"plan.json": to_json(plan), "report.html": plan_html(plan, timelines)}
     if emit and plan.feasible:
         files.update(_manifests(plan))
     check_folder(folder)

@@ -24,7 +24,7 @@ from rightslice.core.rng import generator
 from rightslice.memory.footprint import footprint
 from rightslice.performance import accuracy
 from rightslice.performance.laws import step_costs
-from rightslice.simulation.scenario import Admission, LlmServer, StageLengths
+from rightslice.simulation.scenario import LlmServer, StageLengths
 
 LoadKind = Literal["static_batch", "closed", "saturated", "burst", "open"]
 ROUNDS: Final = 10
@@ -34,7 +34,6 @@ MANY_IN_FLIGHT: Final = 128
 SATURATED_ROUNDS: Final = 3
 OPEN_REQUESTS: Final = 400
 MOST_IN_FLIGHT: Final = 20_000
-_ADMISSION: Final[dict[str, Admission]] = {"tensorrt-llm": "answer", "sglang": "estimate"}
 _OTHER_ENGINES_AS: Final = "vllm"
 
 
@@ -164,7 +163,7 @@ def _server(deployment: Deployment, load: Load, input_tokens: float, output_toke
         max_num_seqs=settings.max_num_seqs,
         max_num_batched_tokens=settings.max_num_batched_tokens,
         max_model_len=longest + 1,
-        admission=_ADMISSION.get(settings.engine, "prompt"),
+        admission=engine(in_memory.engine).admission,
     )
 
 

@@ -253,7 +253,7 @@ def server(option: Option, deployment: str, replicas: int, slowdown: float) -> L
         return StageServer(deployment, option.model, replicas, costs.scaled(slowdown))
     if option.settings is None:
         raise ValueError(f"{option.key} has step costs but no engine settings")
-    settings = option.settings
+    settings, facts = option.settings, engine(option.settings.engine)
     block = settings.block_size_tokens
     return LlmServer(
         deployment=deployment,
@@ -265,8 +265,9 @@ def server(option: Option, deployment: str, replicas: int, slowdown: float) -> L
         max_num_seqs=settings.max_num_seqs,
         max_num_batched_tokens=settings.max_num_batched_tokens,
         max_model_len=settings.max_model_len,
-        admission=engine(settings.engine).admission,
+        admission=facts.admission,
         prefix_caching=settings.prefix_caching,
+        prefill_first=facts.prefill_first,
     )
 
 

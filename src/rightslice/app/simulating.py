@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,12 +23,13 @@ from rightslice.core.engine import EngineSettings
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 from rightslice.core.plan import Deployment, Plan, PlannedModel
 from rightslice.core.replay import Replay
+from rightslice.core.timeline import Fleet, standing
 from rightslice.optimization.candidates import option_key, option_of
 from rightslice.optimization.needs import Need, needs
 from rightslice.optimization.options import Option
 from rightslice.performance.laws import step_costs
 from rightslice.performance.stages import stage_costs
-from rightslice.simulation.run import load_kernel, simulate, simulate_cluster
+from rightslice.simulation.run import Watched, load_kernel, watch, watch_cluster
 from rightslice.simulation.scenario import LlmServer, StageServer
 from rightslice.spec.autoscaler import Autoscaler, parse_autoscaler
 from rightslice.spec.loader import parse_workload
@@ -61,6 +62,16 @@ class WhatIf:
     faults: tuple[str, ...] = ()
     rollout: str | None = None
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that were given."""
+        found = {option.name: getattr(self, option.name) for option in fields(self)}
+        return {
+            name: str(value) if isinstance(value, Path) else value
+            for name, value in found.items()
+            if value not in (None, ())
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -88,8 +99,10 @@ def simulate_plan(path: Path, what_if: WhatIf) -> Replay:
     asked = read_asked(path, what_if)
     horizon_s = what_if.horizon_s or (recorded_s(asked.workload, asked.traces) if what_if.trace else None)
     if asked.autoscalers or what_if.faults or what_if.rollout or _ends(asked.plan, horizon_s):
-        return with_control(asked, asked.autoscalers, what_if, day_of(asked, horizon_s))
-    return _as_planned(asked, horizon_s)
+        found = with_control(asked, asked.autoscalers, what_if, day_of(asked, horizon_s))
+    else:
+        found = _as_planned(asked, horizon_s)
+    return replace(found, asked=what_if.given)
 
 
 def day_of(asked: Asked, horizon_s: float | None = None) -> Load:
@@ -127,7 +140,8 @@ def asked_of(plan: Plan, folder: Path, what_if: WhatIf) -> Asked:
 def _as_planned(asked: Asked, horizon_s: float | None) -> Replay:
     """All replicas all the time; models that share no pipeline are played apart."""
     loads = draw_loads(asked.workload, asked.needs, asked.traces, asked.seed, horizon_s)
-    results = []
+    fleet = _standing(asked)
+    watched: list[Watched] = []
     load_kernel()
     started_s = time.process_time()
     for load in loads:
@@ -136,13 +150,30 @@ def _as_planned(asked: Asked, horizon_s: float | None) -> Replay:
             for key, found in asked.servers.items()
             if found.option.model in load.models and found.option.costs is not None
         )
-        results += [simulate(scenario) for scenario in scenarios(load, built)]
+        watched += [watch(scenario, fleet) for scenario in scenarios(load, built)]
     cpu_s = time.process_time() - started_s
     hours = max((load.horizon_s for load in loads), default=0.0) / 3600.0
-    gpus, usd_per_hour = _fleet(asked.plan, asked.servers)
-    usd = None if usd_per_hour is None else usd_per_hour * hours
-    notes = repeats(asked.workload, asked.traces, hours * 3600.0) if asked.given_trace else ()
-    return Replay(asked.plan.name, asked.seed, tuple(results), cpu_s, gpus * hours, usd, notes=notes)
+    nodes = _nodes(asked)
+    gpus = sum(nodes[pool.name] * pool.gpus_per_node for pool in asked.plan.pools)
+    usd_per_hour = sum(nodes[pool.name] * pool.hourly_usd for pool in asked.plan.pools)
+    usd = None if _moved(asked.plan, asked.servers) else usd_per_hour * hours
+    return Replay(
+        plan=asked.plan.name,
+        seed=asked.seed,
+        results=tuple(found.result for found in watched),
+        cpu_s=cpu_s,
+        gpu_hours=gpus * hours,
+        usd=usd,
+        timelines=tuple(found.timeline for found in watched),
+        confidence=tuple(interval for found in watched for interval in found.confidence),
+        notes=repeats(asked.workload, asked.traces, hours * 3600.0) if asked.given_trace else (),
+    )
+
+
+def _standing(asked: Asked) -> Fleet:
+    """What stands as long as nobody changes it."""
+    prices = None if _moved(asked.plan, asked.servers) else {pool.name: pool.hourly_usd for pool in asked.plan.pools}
+    return standing({key: found.replicas for key, found in asked.servers.items()}, _nodes(asked), prices)
 
 
 def with_control(
@@ -158,7 +189,8 @@ def with_control(
     """
     plan, servers, faults = asked.plan, asked.servers, what_if.faults
     rollout = parse_rollout(what_if.rollout) if what_if.rollout is not None else None
-    results, logs, cpu_s = [], [], 0.0
+    watched, logs, cpu_s = [], [], 0.0
+    fleet = _standing(asked)
     load_kernel()
     for population in load.populations or (None,):
         horizon_s = max(load.horizon_s, population.duration_s if population else 0.0)
@@ -171,9 +203,9 @@ def with_control(
         )
         started_s = time.process_time()
         (scenario,) = scenarios(one, built)
-        result, log = simulate_cluster(replace(scenario, warmup_s=0.0), made.cluster)
+        found, log = watch_cluster(replace(scenario, warmup_s=0.0), made.cluster, fleet)
         cpu_s += time.process_time() - started_s
-        results.append(result)
+        watched.append(found)
         logs.append((log, made, horizon_s / 3600.0))
     gpu_hours = usd = 0.0
     for log, made, hours in logs:
@@ -186,7 +218,7 @@ def with_control(
     return Replay(
         plan=plan.name,
         seed=load.seed,
-        results=tuple(results),
+        results=tuple(found.result for found in watched),
         cpu_s=cpu_s,
         gpu_hours=gpu_hours,
         usd=None if _moved(plan, servers) else usd,
@@ -199,6 +231,8 @@ def with_control(
         apart=tuple(pool.name for pool in logs[0][1].apart),
         rollouts=tuple(found for log, *_ in logs for found in log.rollouts),
         notes=repeats(asked.workload, asked.traces, load.horizon_s),
+        timelines=tuple(found.timeline for found in watched),
+        confidence=tuple(interval for found in watched for interval in found.confidence),
     )
 
 
@@ -424,15 +458,13 @@ def _moved(plan: Plan, servers: Mapping[str, Server]) -> bool:
     return any(found.option.accelerator != found.deployment.accelerator for found in servers.values())
 
 
-def _fleet(plan: Plan, servers: Mapping[str, Server]) -> tuple[float, float | None]:
-    """(GPUs, USD an hour) of the nodes. A pool whose replicas changed has as many nodes as hold their GPUs."""
-    gpus, usd_per_hour = 0.0, 0.0
-    for pool in plan.pools:
-        mine = [found for found in servers.values() if found.deployment.pool == pool.name]
-        nodes = pool.nodes
-        if any(found.replicas != found.deployment.replicas.steady for found in mine):
-            asked = sum(found.replicas * gpus_of(found.option) for found in mine)
-            nodes = math.ceil(asked / pool.gpus_per_node - 1e-9)
-        gpus += nodes * pool.gpus_per_node
-        usd_per_hour += nodes * pool.hourly_usd
-    return gpus, None if _moved(plan, servers) else usd_per_hour
+def _nodes(asked: Asked) -> dict[str, int]:
+    """Pool -> nodes. A pool whose replicas changed has as many as hold their GPUs."""
+    found = {}
+    for pool in asked.plan.pools:
+        mine = [server for server in asked.servers.values() if server.deployment.pool == pool.name]
+        found[pool.name] = pool.nodes
+        if any(server.replicas != server.deployment.replicas.steady for server in mine):
+            gpus = sum(server.replicas * gpus_of(server.option) for server in mine)
+            found[pool.name] = math.ceil(gpus / pool.gpus_per_node - 1e-9)
+    return found

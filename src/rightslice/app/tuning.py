@@ -15,7 +15,7 @@ from typing import Final
 from rightslice.app.scenarios import Load
 from rightslice.app.simulating import Asked, WhatIf, day_of, read_asked, with_control
 from rightslice.core.errors import BadInputError, Diagnostic
-from rightslice.core.replay import Setting, Trial, worst_objective
+from rightslice.core.replay import Setting, Trial, Tuning, worst_objective
 from rightslice.spec.autoscaler import Autoscaler
 
 SHARES: Final = (0.2, 0.4, 0.6, 0.8)
@@ -45,7 +45,7 @@ class Tried:
     trial: Trial
 
 
-def tune_plan(path: Path, what_if: WhatIf, progress: Callable[[str], None]) -> tuple[Trial, ...]:
+def tune_plan(path: Path, what_if: WhatIf, progress: Callable[[str], None]) -> Tuning:
     """Other settings of the autoscalers over the same day: what each costs and whether it holds.
 
     The cheapest that holds first, then the cheapest of the others. Raises BadInputError as `simulate_plan`, and RS0502
@@ -55,7 +55,7 @@ def tune_plan(path: Path, what_if: WhatIf, progress: Callable[[str], None]) -> t
     if not any(found.kind in ("hpa", "keda") for found in asked.autoscalers.values()):
         raise BadInputError(Diagnostic("RS0502", "--tune needs an autoscaler", hint="--autoscaler hpa"))
     tried = tuned(asked, asked.autoscalers, what_if, day_of(asked, what_if.horizon_s), progress)
-    return tuple(found.trial for found in tried)
+    return Tuning(asked.plan.name, asked.seed, tuple(found.trial for found in tried))
 
 
 def tuned(
@@ -131,16 +131,16 @@ def _trial(asked: Asked, made: Autoscalers, setting: Setting, what_if: WhatIf, d
     objective, achieved = worst_objective(replay)
     first = next(iter(made.values()))
     return Trial(
-        setting.share,
-        _least(asked, made),
-        first.down_window,
-        first.up_window,
-        replay.gpu_hours,
-        replay.usd,
-        replay.holds,
-        objective,
-        achieved,
-        len(replay.scale_events),
+        share=setting.share,
+        min_replicas=_least(asked, made),
+        gpu_hours=replay.gpu_hours,
+        usd=replay.usd,
+        holds=replay.holds,
+        objective=objective,
+        achieved=achieved,
+        changes=len(replay.scale_events),
+        down_window_s=first.down_window,
+        up_window_s=first.up_window,
     )
 
 

@@ -11,7 +11,8 @@ from rightslice.app.rating import unreachable
 from rightslice.core.quantities import format_seconds, format_usd
 from rightslice.core.slo import Slo
 from rightslice.optimization.needs import Need
-from rightslice.spec.workload import AcceleratorFilter, Model, Pipeline, Router, Workload
+from rightslice.spec.serving import Router
+from rightslice.spec.workload import AcceleratorFilter, Model, Pipeline, Workload
 
 MAX_WAYS, ENOUGH_WAYS = 4, 6
 """Ways that are told, the cheapest of those found; the search for more ends at the second number."""

@@ -22,6 +22,7 @@ class QuantizationFlag:
 
     methods: tuple[str, ...]
     earlier: tuple[str, ...]
+    lacks: tuple[str, ...]
     deprecated: tuple[str, ...]
     while_loading: Mapping[str, str]
     reads: Mapping[str, tuple[str, ...]]
@@ -86,7 +87,7 @@ def engine_arguments(name: str) -> EngineArguments:
 
 
 def _quantization(row: Mapping[str, Any]) -> QuantizationFlag:
-    lists = {key: tuple(row[key]) for key in ("methods", "earlier", "deprecated", "anything")}
+    lists = {key: tuple(row[key]) for key in ("methods", "earlier", "lacks", "deprecated", "anything")}
     reads = {checkpoint: tuple(accepted) for checkpoint, accepted in row["reads"].items()}
     return QuantizationFlag(**lists, while_loading=row["while_loading"], reads=reads, unset=row["unset"])
 

@@ -80,7 +80,7 @@ class EngineFacts:
     `memory_fraction_of`: everything = share of the device for the whole engine; weights-and-kv = share of the device
     for weights and KV cache; kv-of-free = share of what is free after the weights, for the KV cache.
     `admission`: what a request must find room for to start: its prompt, its prompt and whole answer, or an estimate of
-    what all running ones will answer.
+    what all running ones will answer. `prefill_first`: nobody decodes in a step that computes prompts.
     """
 
     name: str
@@ -106,6 +106,7 @@ class EngineFacts:
     weight_methods: Mapping[str, tuple[str, ...]]
     kv_min_capability: Mapping[str, float]
     admission: Literal["prompt", "answer", "estimate"]
+    prefill_first: bool
 
     @property
     def oldest_version(self) -> str:
@@ -262,4 +263,5 @@ def _facts(name: str, row: Mapping[str, Any]) -> EngineFacts:
         weight_methods={dtype: tuple(methods) for dtype, methods in row.get("weight_methods", {}).items()},
         kv_min_capability=row.get("kv_min_capability", {}),
         admission=row.get("admission", "prompt"),
+        prefill_first=row.get("prefill_first", False),
     )

@@ -14,6 +14,7 @@ from typing import Final, cast
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.architectures.assemble import read_architecture
 from rightslice.catalogue.architectures.config import Object
+from rightslice.catalogue.architectures.foreign import empty_folder
 from rightslice.catalogue.architectures.reader import read_object, stored_weights
 from rightslice.catalogue.weight_files import with_stored
 from rightslice.core.errors import BadInputError, Diagnostic, Location, did_you_mean
@@ -113,7 +114,7 @@ def _from_catalogue(name: str) -> Architecture:
     hf_quant = raw.pop("hf_quant_config", None)
     source = raw.pop("_source", "")
     found = read_architecture(
-        cast("Object", raw), entry.model, hf_quant=cast("Object | None", hf_quant) if hf_quant else None
+        cast("Object", raw), entry.model, hf_quant=cast("Object | None", hf_quant) if hf_quant else None, checked=True
     )
     notes = (*found.notes, *([entry.note] if entry.note else []))
     advertised = entry.advertised_b or advertised_parameters_b(entry.model)
@@ -124,9 +125,7 @@ def _from_path(path: Path) -> Architecture:
     folder = path if path.is_dir() else path.parent
     config = path / "config.json" if path.is_dir() else path
     if path.is_dir() and not config.is_file():
-        raise BadInputError(
-            Diagnostic("RS0401", "the folder has no config.json", Location(str(path)), "give a model's folder")
-        )
+        raise empty_folder(path)
     raw = read_object(config)
     quant = folder / "hf_quant_config.json"
     hf_quant = read_object(quant) if config.name == "config.json" and quant.is_file() else None

@@ -232,11 +232,17 @@ class Verification:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """No plan of the modelled kind costs less than `monthly_usd`; `gap` = (plan - bound) / bound."""
+    """No plan of the modelled kind costs less than `monthly_usd`; `gap` = (plan - bound) / bound.
+
+    GPU-hours of a day of traffic that follows its hours, None where none does: of replicas that are there the instant
+    they are needed, of as many as the peak needs all the time, and of all that is planned.
+    """
 
     monthly_usd: float
     gap: float
     perfect_autoscaler_gpu_hours: float | None = None
+    peak_gpu_hours: float | None = None
+    planned_gpu_hours: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from rightslice.core.documents import to_jsonable
-from rightslice.core.results import ClassResult, SimulationResult
+from rightslice.core.results import ClassResult, ReplicaResult, SimulationResult
+from rightslice.core.timeline import Timeline
+
+REPLAY_SCHEMA = "rightslice.replay/v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +85,25 @@ class GpuHourBounds:
 
 
 @dataclass(frozen=True, slots=True)
+class Confidence:
+    """95 % confidence interval of one figure of a class (`chat/chat`) or of users (`voice/heavy`): `ttft_ms` and its
+    `p95`, or the mean of `slo_attainment`."""
+
+    subject: str
+    metric: str
+    statistic: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
 class Replay:
     """`results`: one for each group of models and population. `cpu_s` is of the event loops alone.
 
     `usd` is None where the machines of a changed accelerator have no price here. The rest is empty without a control
     plane; `unknown_phases` of a cold start count 0 because nobody published them. Pools `apart` keep all their nodes
     and replicas, for it cannot move them: no autoscaler and no fault reaches them. `faults` that were asked for.
-    `notes`: what else a reader has to know.
+    `timelines`: one for each result; `asked`: the options; `notes`: what else a reader has to know.
     """
 
     plan: str
@@ -105,6 +121,9 @@ class Replay:
     faults: tuple[str, ...] = ()
     rollouts: tuple[RolloutResult, ...] = ()
     notes: tuple[str, ...] = ()
+    timelines: tuple[Timeline, ...] = ()
+    confidence: tuple[Confidence, ...] = ()
+    asked: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def requests(self) -> int:
@@ -147,17 +166,28 @@ class Replay:
         rate += sum(p.requests_per_s for result in self.results for p in result.pipelines)
         return rate / (self.gpu_hours * 3600.0 / self.horizon_s)
 
-    def document(self) -> dict[str, Any]:
-        """The JSON document."""
+    @property
+    def totals(self) -> dict[str, int]:
+        """Requests of all runs: requests = completed + failed + unfinished; `lost` is part of `failed`."""
         total = {
             name: sum(getattr(result, name) for result in self.results)
             for name in ("requests", "completed", "failed", "requeued", "lost")
         }
         total["unfinished"] = total["requests"] - total["completed"] - total["failed"]
+        return total
+
+    @property
+    def failed_why(self) -> dict[str, int]:
+        """`refused` (too long, or nobody serves the model), `timed_out`, `lost` with a replica: failed requests."""
+        tracks = [track.requests.totals for t in self.timelines for track in t.tracks if track.requests]
+        return {why: sum(track[why] for track in tracks) for why in ("refused", "timed_out", "lost")}
+
+    def document(self) -> dict[str, Any]:
+        """The JSON document."""
         classes = [_renamed(to_jsonable(found)) for result in self.results for found in result.per_class]
         return {
             "plan": self.plan,
-            **total,
+            **self.totals,
             "seed": self.seed,
             "horizon_s": self.horizon_s,
             "cpu_s": self.cpu_s,
@@ -177,7 +207,27 @@ class Replay:
             "apart": list(self.apart),
             "rollouts": [_rollout(found) for found in self.rollouts],
             "notes": list(self.notes),
+            "confidence": to_jsonable(self.confidence),
+            "asked": to_jsonable(self.asked),
         }
+
+    def record(self) -> dict[str, Any]:
+        """The document to keep: the same bytes for the same question. The course over time is in `timeline.csv`."""
+        document = {"schema": REPLAY_SCHEMA, **self.document()}
+        del document["cpu_s"], document["timeline"]
+        document["deployments"] = [_deployment(name, mine) for name, mine in self.by_deployment.items()]
+        document["failed_why"] = self.failed_why
+        document["timeline"] = {"file": "timeline.csv", "runs": [timeline.summary for timeline in self.timelines]}
+        return document
+
+    @property
+    def by_deployment(self) -> dict[str, tuple[ReplicaResult, ...]]:
+        """Deployment -> its replicas in all runs."""
+        found: dict[str, tuple[ReplicaResult, ...]] = {}
+        for result in self.results:
+            for replica in result.replicas:
+                found[replica.deployment] = (*found.get(replica.deployment, ()), replica)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,14 +249,19 @@ class Trial:
 
     share: float | None
     min_replicas: int
-    down_window_s: float
-    up_window_s: float
     gpu_hours: float
     usd: float | None
     holds: bool
     objective: str
     achieved: float
     changes: int
+    down_window_s: float = 300.0
+    up_window_s: float = 0.0
+
+    @property
+    def windows(self) -> str:
+        """Stabilisation up and down."""
+        return f"{self.up_window_s:.0f} / {self.down_window_s:.0f} s"
 
     @property
     def cost(self) -> float:
@@ -214,11 +269,46 @@ class Trial:
         return self.gpu_hours if self.usd is None else self.usd
 
 
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """Settings of the autoscalers of a plan over the same traffic; the cheapest that holds first."""
+
+    plan: str
+    seed: int
+    trials: tuple[Trial, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether any setting does."""
+        return self.trials[0].holds
+
+    @property
+    def frontier(self) -> tuple[Trial, ...]:
+        """Settings that no other beats in both cost and share of requests, the cheapest first."""
+        found: list[Trial] = []
+        for one in sorted(self.trials, key=lambda t: (t.cost, -t.achieved)):
+            if not found or one.achieved > found[-1].achieved:
+                found.append(one)
+        return tuple(found)
+
+
 def worst_objective(replay: Replay) -> tuple[str, float]:
     """The objective that is nearest to failing, or fails most, and the share of requests that met it."""
     outcomes = [outcome for result in replay.results for outcome in result.outcomes]
     worst = min(outcomes, key=lambda o: o.achieved_share - o.slo.share, default=None)
     return (worst.slo.name, worst.achieved_share) if worst else ("", 1.0)
+
+
+def _deployment(name: str, replicas: Sequence[ReplicaResult]) -> dict[str, Any]:
+    """Means over its replicas (those that may be there at one time) and runs."""
+    n = len(replicas)
+    return {
+        "deployment": name,
+        "busy_share": sum(r.busy_share for r in replicas) / n,
+        "kv_use_mean": sum(r.kv_use_mean for r in replicas) / n,
+        "kv_use_peak": max(r.kv_use_peak for r in replicas),
+        "preemptions": sum(r.preemptions for r in replicas),
+    }
 
 
 def _scaling(event: ScaleEvent) -> dict[str, Any]:

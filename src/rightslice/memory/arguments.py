@@ -160,6 +160,8 @@ def _read(
             changes[field] = value
         elif name in _WORDS:
             words[name] = _one_of(flag, text, _WORDS[name])
+        elif name == "--quantization" and not text:
+            raise BadInputError(Diagnostic("RS0501", f"{flag} needs a method"))
         elif name == "--quantization":
             unset = spelling.quantization.unset if spelling.quantization else ""
             words[name] = "" if text == unset else text[:40]

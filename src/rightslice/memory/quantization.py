@@ -24,11 +24,13 @@ def quantization_problem(
     """
     spelling = engine_arguments(facts.name)
     rules = spelling.quantization
-    if not method or rules is None:
+    if rules is None:
         return None
-    told = f"{facts.title} {version}"
-    known = _known(rules, method, newer=version_key(version) >= version_key(spelling.version))
-    own = architecture.quantisation
+    told, own = f"{facts.title} {version}", architecture.quantisation
+    newer = version_key(version) >= version_key(spelling.version)
+    if not method:
+        return _published(rules, told, own) if newer else None
+    known = _known(rules, method, newer=newer)
     read = rules.read_by(own, method) if own else None
     if read:
         return None
@@ -43,6 +45,13 @@ def quantization_problem(
     if own:
         return f"whether {told} reads {own} checkpoints with {_FLAG} {method} is not known here"
     return _unquantised(rules, told, method, remedies)
+
+
+def _published(rules: QuantizationFlag, told: str, own: str) -> Problem | None:
+    """Without a method the checkpoint's own is taken, where there is one of its name."""
+    if own not in (*rules.earlier, *rules.lacks):
+        return None
+    return Problem("quantization", f"{told} reads no checkpoints quantised with {own}", otherwise="another checkpoint")
 
 
 def _known(rules: QuantizationFlag, method: str, *, newer: bool) -> bool:

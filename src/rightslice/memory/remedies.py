@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.engine_arguments import EngineArguments
+from rightslice.catalogue.engines import EngineDefaults
 from rightslice.catalogue.hardware import WHOLE, Device
 from rightslice.core.engine import EngineSettings
 from rightslice.memory.arguments import CommandLine
@@ -32,23 +33,26 @@ _MOST_TRIES: Final = 40
 class Judged:
     """A command line and its verdict. `problem` None: too little room for the cache, if it does not start.
 
-    `architecture`: with its draft model; `room_bytes` and `need_bytes` are of one rank.
+    `architecture`: with its draft model; `defaults`: what the engine does untold; `room_bytes` and `need_bytes` are of
+    one rank.
     """
 
     architecture: Architecture
     device: Device
     line: CommandLine
-    verdict: Verdict
+    defaults: EngineDefaults
+    verdict: Verdict = "refused"
     problem: Problem | None = None
     room_bytes: int = 0
     need_bytes: int = 0
-    default_fraction: float = 0.0
     notes: tuple[str, ...] = ()
 
 
-def fix(judge: Callable[[str], Judged], spelling: EngineArguments, arguments: str, first: Judged) -> str:
+def fix(
+    judge: Callable[[str], Judged], spelling: EngineArguments, arguments: str, first: Judged, otherwise: str
+) -> str:
     """Arguments in the engine's own spelling with which it starts (or, unless `first` is that, is uncertain); where
-    none does, what else to do. Empty when nothing needs mending."""
+    none does, what else to do: what the problem says, or `otherwise`. Empty when nothing needs mending."""
     if first.verdict == "starts":
         return ""
     wanted: tuple[Verdict, ...] = ("starts",) if first.verdict == "uncertain" else ("starts", "uncertain")
@@ -59,7 +63,7 @@ def fix(judge: Callable[[str], Judged], spelling: EngineArguments, arguments: st
         return ""
     if first.problem is not None and first.problem.otherwise:
         return first.problem.otherwise
-    return "a smaller model, a lower precision or a larger device"
+    return otherwise
 
 
 class _Search:
@@ -104,9 +108,9 @@ def _written(flags: dict[str, str]) -> str:
 
 def memory_remedies(seen: Judged) -> Iterator[Remedy]:
     """What leaves enough room, best first: a smaller step where windows or other ranks multiply it, a shorter context,
-    the share of the device that is usual, fewer tokens or sequences at once, more devices."""
+    what is usual where something is not, fewer tokens or sequences at once, more devices, and both together."""
     architecture, device, settings = seen.architecture, seen.device, seen.line.settings
-    steps = _smaller_steps(settings) if settings.chunked_prefill else ()
+    steps = _smaller_steps(settings)
     if _step_is_multiplied(architecture, settings):
         for step in steps:
             if fits(architecture, device, _with_step(settings, step), UNSURE_BYTES):
@@ -118,17 +122,46 @@ def memory_remedies(seen: Judged) -> Iterator[Remedy]:
         yield (("--max-model-len", f"{longest}"),)
     if settings.kv_cache_memory_bytes:
         yield from _larger_cache(architecture, device, settings)
-    elif settings.memory_fraction < seen.default_fraction:
-        raised = replace(settings, memory_fraction=seen.default_fraction)
-        share = (("--gpu-memory-utilization", f"{seen.default_fraction:g}"),)
-        yield from _with_length(architecture, device, raised, share)
+    unusual = list(_unusual(seen))
+    alone = (remedy for changes, remedy in unusual if fits(architecture, device, replace(settings, **changes)))
+    yield from alone
     fewer: list[tuple[EngineSettings, Remedy]] = []
     fewer += [(_with_step(settings, step), (("--max-num-batched-tokens", f"{step}"),)) for step in steps]
     counts = (count for count in _SEQUENCES if count < settings.max_num_seqs)
     fewer += [(replace(settings, max_num_seqs=count), (("--max-num-seqs", f"{count}"),)) for count in counts]
     yield from _with_lengths(architecture, device, fewer)
-    if device.partition == WHOLE:
-        yield from _more_devices(architecture, device, settings)
+    usual, remedy = _as_usual(settings, unusual)
+    if unusual:
+        yield from _with_length(architecture, device, usual, remedy)
+    yield from _more_devices(architecture, device, settings)
+    if unusual:
+        yield from ((*remedy, *more) for more in _more_devices(architecture, device, usual))
+
+
+def _as_usual(
+    settings: EngineSettings, unusual: Sequence[tuple[dict[str, Any], Remedy]]
+) -> tuple[EngineSettings, Remedy]:
+    for changes, _ in unusual:
+        settings = replace(settings, **changes)
+    return settings, tuple(pair for _, remedy in unusual for pair in remedy)
+
+
+def _unusual(seen: Judged) -> Iterator[tuple[dict[str, Any], Remedy]]:
+    """Settings that leave less than the engine's own defaults would: (what to change, how to say so)."""
+    settings, usual = seen.line.settings, seen.defaults
+    if settings.memory_fraction < usual.memory_fraction and not settings.kv_cache_memory_bytes:
+        share = (("--gpu-memory-utilization", f"{usual.memory_fraction:g}"),)
+        yield {"memory_fraction": usual.memory_fraction}, share
+    chunked = usual.chunked_prefill and not settings.chunked_prefill and seen.architecture.kind == "decoder"
+    step = usual.max_num_batched_tokens
+    if chunked:
+        whole = "max_num_batched_tokens" not in seen.line.given
+        changes = {"chunked_prefill": True, **({"max_num_batched_tokens": step} if whole else {})}
+        yield changes, (("--enable-chunked-prefill", ""),)
+    if settings.max_num_batched_tokens > step and "max_num_batched_tokens" in seen.line.given:
+        yield {"max_num_batched_tokens": step}, (("--max-num-batched-tokens", f"{step}"),)
+    if settings.max_num_seqs > usual.max_num_seqs:
+        yield {"max_num_seqs": usual.max_num_seqs}, (("--max-num-seqs", f"{usual.max_num_seqs}"),)
 
 
 def _larger_cache(architecture: Architecture, device: Device, settings: EngineSettings) -> Iterator[Remedy]:
@@ -186,13 +219,16 @@ def _with_lengths(
 
 def _more_devices(architecture: Architecture, device: Device, settings: EngineSettings) -> Iterator[Remedy]:
     """Larger tensor parallel sizes, those with which the asked context fits first; then stages of full machines."""
-    larger = [s for s in legal_sizes(architecture, settings) if settings.tensor_parallel_size < s <= _MOST_TENSOR]
+    if device.partition != WHOLE:
+        return
+    legal, asked = legal_sizes(architecture, settings), settings.tensor_parallel_size
+    larger = [s for s in legal if asked < s <= _MOST_TENSOR]
     yield from _with_lengths(
         architecture,
         device,
         [(replace(settings, tensor_parallel_size=s), (("--tensor-parallel-size", f"{s}"),)) for s in larger],
     )
-    widest = max([s for s in (settings.tensor_parallel_size, *larger) if s <= _ONE_MACHINE], default=1)
+    widest = max(asked, *(s for s in legal if s <= _ONE_MACHINE))
     for stages in (count for count in _STAGES if count > settings.pipeline_parallel_size):
         deeper = replace(settings, tensor_parallel_size=widest, pipeline_parallel_size=stages)
         if not legal_parallelism(architecture, deeper):

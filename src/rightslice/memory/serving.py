@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.engine_architectures import ServedClasses, served_classes
 from rightslice.catalogue.engines import EngineFacts
 from rightslice.catalogue.versions import version_key
 from rightslice.memory.problems import Problem, Remedy
+
+_SHOWN: Final = 60
+"""Characters of a class name."""
 
 
 def serving(architecture: Architecture, facts: EngineFacts, version: str) -> Problem | str | None:
@@ -19,7 +24,7 @@ def serving(architecture: Architecture, facts: EngineFacts, version: str) -> Pro
         return f"the configuration names no architectures: whether {facts.title} serves the model is not known"
     name = architecture.classes[0]
     if table is None:
-        return f"whether {facts.title} serves {name} is not known: no list of its architectures was read"
+        return f"whether {facts.title} serves {name[:_SHOWN]} is not known: no list of its architectures was read"
     told = f"{facts.title} {table.version}"
     if any(table.own(known) for known in architecture.classes):
         older = version_key(version) < version_key(table.version)
@@ -30,7 +35,7 @@ def serving(architecture: Architecture, facts: EngineFacts, version: str) -> Pro
     if _by_transformers(architecture, table, name):
         dropped = f"{facts.title} dropped its own {name} after {last}; " if last else ""
         return f"{dropped}{told} runs {name} by its Transformers backend: memory counts as for one of its own"
-    return Problem("class", *_why_not(architecture, table, told, name))
+    return Problem("class", *_why_not(architecture, table, told, name[:_SHOWN]))
 
 
 def _why_not(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.engine_arguments import engine_arguments
@@ -36,6 +37,9 @@ from rightslice.memory.scheduling import scheduling_problems
 from rightslice.memory.serving import serving
 from rightslice.memory.speculation import speculation_problem, with_draft
 from rightslice.memory.stages import asked_settings, stage_note
+
+_SMALLER: Final = "a smaller model, a lower precision or a larger device"
+_FREE_FIRST: Final = "free memory of the device, or take another"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,10 @@ def startup(
     version, notes = known_version(facts, version)
     given = Given(architecture, device, facts, version, free_bytes, formats)
     judged = _judged(given, arguments)
-    mended = fix(lambda text: _judged(given, text), engine_arguments(facts.name), arguments, judged)
+    otherwise = _SMALLER if free_bytes is None or free_bytes >= device.memory_bytes else _FREE_FIRST
+    if judged.line.settings.kv_cache_memory_bytes:
+        otherwise = "leave --kv-cache-memory-bytes out"
+    mended = fix(lambda text: _judged(given, text), engine_arguments(facts.name), arguments, judged, otherwise)
     return _report(replace(judged, notes=(*judged.notes, *notes)), mended)
 
 
@@ -128,7 +135,7 @@ def _judged(given: Given, arguments: str) -> Judged:
     settings = line.settings
     defaults = given.facts.defaults(given.version, device)
     notes = tuple(_said(given, line))
-    judged = Judged(architecture, device, line, "refused", default_fraction=defaults.memory_fraction, notes=notes)
+    judged = Judged(architecture, device, line, defaults, notes=notes)
     if problem := next(_refusals(given, architecture, line), None):
         return replace(judged, problem=problem)
     if problem := _taken(given, settings):
@@ -274,7 +281,7 @@ def _taken(given: Given, settings: EngineSettings) -> Problem | None:
     have, asked = format_bytes(free, binary=True), format_bytes(wanted, binary=True)
     reason = f"{have} free, the engine asks for {settings.memory_fraction:g} x the device = {asked}"
     remedies: tuple[Remedy, ...] = ((("--gpu-memory-utilization", f"{share:g}"),),) if share > 0 else ()
-    return Problem("free", reason, remedies, "free memory of the device, or take another")
+    return Problem("free", reason, remedies, _FREE_FIRST)
 
 
 def _too_large(architecture: Architecture, device: Device, settings: EngineSettings) -> Problem | None:
@@ -284,7 +291,9 @@ def _too_large(architecture: Architecture, device: Device, settings: EngineSetti
     if given <= left + UNSURE_BYTES:
         return None
     have, asked = format_bytes(max(0, left), binary=True), format_bytes(given, binary=True)
-    remedies: tuple[Remedy, ...] = ((("--kv-cache-memory-bytes", f"{left}"),),) if left > 0 else ()
+    smaller: tuple[Remedy, ...] = ((("--kv-cache-memory-bytes", f"{left}"),),) if left > 0 else ()
+    larger = [size for size in legal_sizes(architecture, settings) if size > settings.tensor_parallel_size]
+    remedies = (*smaller, *((("--tensor-parallel-size", f"{size}"),) for size in larger))
     return Problem("given", f"{have} are left for a cache of the {asked} that are given", remedies)
 
 

@@ -19,6 +19,8 @@ from rightslice.traffic.lengths import lengths
 from rightslice.traffic.traces import Trace
 
 SAMPLE_REQUESTS = 4000
+LONGEST_SAMPLE_S = 90 * 86_400.0
+"""Only lengths count: seldom requests are drawn closer together, or their times would not fit 64-bit picoseconds."""
 CONTEXT_STEP_TOKENS = 1024
 PIPELINE_INPUT_TOKENS = 256
 PIPELINE_OUTPUT_TOKENS = 64
@@ -197,9 +199,10 @@ def _samples(
 def _class_sample(traffic: TrafficClass, max_context: int | None, traces: Mapping[str, Trace]) -> LengthSample:
     """Lengths as they come, and shared tokens at best: whole sessions, and no more than one common prefix."""
     per_s = offered_per_s(traffic, "planned", traces)
-    horizon_s = max(SAMPLE_REQUESTS, traffic.sessions.turns if traffic.sessions else 1) / per_s
+    requests = max(SAMPLE_REQUESTS, traffic.sessions.turns if traffic.sessions else 1)
     if traffic.trace is not None:
-        horizon_s = len(traces[traffic.trace]) / per_s
+        requests = len(traces[traffic.trace])
+    drawn_per_s = max(per_s, requests / LONGEST_SAMPLE_S)
     best = traffic.model_copy(
         update={
             "sessions": traffic.sessions and traffic.sessions.model_copy(update={"gap": 0.0}),
@@ -207,7 +210,7 @@ def _class_sample(traffic: TrafficClass, max_context: int | None, traces: Mappin
         }
     )
     rng = generator(0, "sizing", traffic.name)
-    drawn = open_loop([best], horizon_s, rng, "planned", max_context=max_context, traces=traces)
+    drawn = open_loop([best], requests / drawn_per_s, rng, drawn_per_s, max_context=max_context, traces=traces)
     seen = drawn.sharing.seen_tokens if drawn.sharing else None
     recorded = traffic.trace is not None
     return LengthSample(per_s, drawn.input_tokens, drawn.output_tokens, traffic.slo, recorded, seen)

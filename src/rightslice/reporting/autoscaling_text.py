@@ -19,7 +19,7 @@ def scaling_rows(plan: Plan) -> list[tuple[str, str]]:
     return [(found.deployment, _how(found)) for found in plan.autoscaling]
 
 
-def day_text(plan: Plan) -> str:
+def scaled_day_text(plan: Plan) -> str:
     """What a day costs with the autoscalers, beside the planned replicas all the time and what nothing beats."""
     if not plan.autoscaling:
         return ""
@@ -42,7 +42,7 @@ def trial_rows(plan: Plan) -> list[tuple[str, ...]]:
             "yes" if t.holds else "no",
             f"{t.share:.0%}" if t.share is not None else "as given",
             f"{t.min_replicas:,}",
-            f"{t.up_window_s:.0f} / {t.down_window_s:.0f} s",
+            t.windows,
             f"{t.gpu_hours:,.0f}",
             t.objective,
             f"{t.achieved:.1%}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -44,13 +44,33 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 _ASCII_LEVELS = "_.-=+*%#"
 
 
-def sparkline(values: Sequence[float], style: Style) -> str:
-    """One character per value, in halves as many as there is room for; the highest is full, 0 is lowest."""
+Fold = Callable[[Sequence[float]], float]
+"""Two neighbouring values -> the one that stands for both."""
+
+
+def mean(values: Sequence[float]) -> float:
+    """Arithmetic mean."""
+    return sum(values) / len(values)
+
+
+def sparkline(values: Sequence[float | None], style: Style, low: float = 0.0, fold: Fold = mean) -> str:
+    """One character per value, in halves as many as there is room for; the highest is full, `low` is lowest.
+
+    A space where there is none.
+    """
     while len(values) > style.width - 2 and len(values) > 1:
-        values = [sum(values[i : i + 2]) / len(values[i : i + 2]) for i in range(0, len(values), 2)]
+        values = [_folded(values[i : i + 2], fold) for i in range(0, len(values), 2)]
     levels = _ASCII_LEVELS if style.ascii_only else _LEVELS
-    top = max(values) or 1.0
-    return "".join(levels[min(int(value / top * len(levels)), len(levels) - 1)] for value in values)
+    top = max((value for value in values if value is not None), default=low)
+    span = top - low if top > low else 1.0
+    shares = [None if value is None else (value - low) / span for value in values]
+    last = len(levels) - 1
+    return "".join(" " if share is None else levels[min(int(share * len(levels)), last)] for share in shares)
+
+
+def _folded(values: Sequence[float | None], fold: Fold) -> float | None:
+    known = [value for value in values if value is not None]
+    return fold(known) if known else None
 
 
 @dataclass(slots=True)

@@ -1,8 +1,11 @@
-"""A plan as one self-contained HTML page: no script, nothing fetched, every string escaped."""
+"""A plan, a simulation, or a tuned autoscaler as one self-contained HTML page: no script, nothing fetched, every string
+escaped.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -10,30 +13,39 @@ import jinja2
 from markupsafe import Markup, escape
 
 from rightslice.core.plan import Plan
-from rightslice.core.quantities import format_usd
-from rightslice.core.text import visible
-from rightslice.reporting import page, summary, svg
-from rightslice.reporting.autoscaling_text import day_text, scaling_rows, trial_rows
-from rightslice.reporting.text import percent
+from rightslice.core.quantities import format_seconds, format_usd
+from rightslice.core.replay import Replay, Tuning
+from rightslice.core.text import plural, visible
+from rightslice.core.timeline import Timeline
+from rightslice.reporting import page, replay_page, summary, svg, trials_page
+from rightslice.reporting.autoscaling_text import scaled_day_text, scaling_rows, trial_rows
+from rightslice.reporting.course import run_views
+from rightslice.reporting.text import figure, percent
 
 _TEMPLATES = Path(__file__).parent / "templates"
+PLAN, SIMULATION = "rightslice plan", "rightslice simulate"
+"""What made a page, as it says itself."""
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|ms\b|s\b|GiB\b|GB\b))")
 
 
-def plan_html(plan: Plan) -> str:
-    """The whole report. It states its own content policy: no script, no network."""
-    gauges, floor, more_gauges = page.gauges(plan)
+def plan_html(plan: Plan, timelines: Sequence[Timeline] = ()) -> str:
+    """The whole report. It states its own content policy: no script, no network.
+
+    `timelines`: the simulation behind the plan, over time.
+    """
+    gauges, floor, more_gauges = page.gauges(summary.objectives(plan))
     dots, axis = page.cost_dots(plan)
-    return _environment().get_template("plan.html.j2").render(
+    return _rendered(
+        "plan.html.j2",
+        PLAN,
         plan=plan,
-        css=Markup((_TEMPLATES / "plan.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
-        hatch=svg.hatch(),
         counts=summary.counts_text(plan),
         colors=page.colors_to_explain(plan),
         pools=page.pools(plan),
         cost_range=_range(plan),
         price=summary.price_text(plan),
         saving=summary.saving_text(plan),
+        day=summary.day_text(plan),
         cost_bars=page.cost_bars(plan),
         tightest=summary.tightest_text(plan).removeprefix("tightest: "),
         attainment=summary.attainment_text(plan),
@@ -49,10 +61,61 @@ def plan_html(plan: Plan) -> str:
         axis=axis,
         facts=page.verification_rows(plan),
         scaling=scaling_rows(plan),
-        day=day_text(plan),
+        scaled_day=scaled_day_text(plan),
         trials=trial_rows(plan),
         usd=format_usd,
-    ) + "\n"  # fmt: skip
+        runs=run_views(timelines),
+        part=next((percent(timeline.share, 0) for timeline in timelines if timeline.share < 1.0), ""),
+    )
+
+
+def replay_html(replay: Replay) -> str:
+    """The report of a simulation; `timeline.csv` lies beside it."""
+    gauges, floor, more_gauges = page.gauges(replay_page.objectives(replay))
+    events = replay_page.event_rows(replay)
+    verdict = "every objective holds" if replay.holds else "not everything holds"
+    return _rendered(
+        "replay.html.j2",
+        SIMULATION,
+        replay=replay,
+        span=format_seconds(replay.horizon_s),
+        verdict=f"{plural(replay.requests, 'request')} in {format_seconds(replay.horizon_s)}: {verdict}",
+        gauges=gauges,
+        gauge_floor=percent(floor),
+        more_gauges=more_gauges,
+        requests=replay_page.requests_rows(replay),
+        cost=replay_page.cost_text(replay),
+        hours=figure(replay.gpu_hours),
+        bars=replay_page.hours_bars(replay),
+        bins=replay_page.bins_text(replay),
+        runs=run_views(replay.timelines, everything=True),
+        times=replay_page.time_rows(replay),
+        deployments=replay_page.deployment_rows(replay),
+        events=events,
+        more_events=len(replay.scale_events) + len(replay.preemptions) - len(events),
+        asked=replay_page.asked_rows(replay),
+    )
+
+
+def trials_html(tuning: Tuning) -> str:
+    """The report of a tuned autoscaler; `trials.csv` lies beside it."""
+    trials, best = tuning.trials, tuning.frontier
+    holding = sum(trial.holds for trial in trials)
+    return _rendered(
+        "trials.html.j2",
+        SIMULATION,
+        name=tuning.plan,
+        seed=tuning.seed,
+        verdict=f"{holding} of {plural(len(trials), 'setting')} hold over the same traffic",
+        scatter=trials_page.scatter(trials, best),
+        settings=trials_page.setting_rows(trials, best),
+    )
+
+
+def _rendered(template: str, generator: str, **values: object) -> str:
+    css = Markup((_TEMPLATES / "plan.css").read_text(encoding="utf-8"))  # noqa: S704 - our own file
+    found = _environment().get_template(template)
+    return found.render(generator=generator, css=css, hatch=svg.hatch(), **values) + "\n"
 
 
 def _range(plan: Plan) -> str:

@@ -164,9 +164,8 @@ def limit_text(result: SloResult) -> str:
     return f"{name} ≤ {format_seconds(result.slo.at_most_s)}"
 
 
-def gauges(plan: Plan) -> tuple[tuple[GaugeView, ...], float, int]:
+def gauges(results: Sequence[SloResult]) -> tuple[tuple[GaugeView, ...], float, int]:
     """The tightest objectives with their gauges, where the common rail begins, and how many more there are."""
-    results = summary.objectives(plan)
     floor = svg.gauge_floor([share for r in results for share in (r.achieved_share, r.slo.share)])
     ordered = sorted(range(len(results)), key=lambda i: (results[i].achieved_share - results[i].slo.share, i))
     kept = sorted(ordered[:_MOST_GAUGES])
@@ -283,7 +282,7 @@ def cost_dots(plan: Plan) -> tuple[tuple[DotView, ...], Markup]:
     if plan.baseline:
         found.append((svg.Dot("baseline", plan.baseline.monthly_usd), plan.baseline.description, "usual practice"))
     found.sort(key=lambda item: (item[0].usd, item[1]))
-    ticks = svg.nice_ticks(max(max(dot.usd, dot.high or 0.0) for dot, _, _ in found))
+    ticks = svg.nice_ticks(max(max(dot.usd, dot.high or 0.0) for dot, _, _ in found), 4)
     views = tuple(_dot(dot, option, detail, cost.value, ticks) for dot, option, detail in found)
     return views, svg.axis(ticks, [_compact_usd(t) for t in ticks])
 

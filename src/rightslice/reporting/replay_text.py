@@ -8,11 +8,14 @@ from rightslice.core.quantities import format_seconds, format_usd
 from rightslice.core.replay import Preemption, Replay, Trial
 from rightslice.core.results import ClassResult, Distribution, SloOutcome
 from rightslice.core.text import plural
-from rightslice.reporting.canvas import Canvas, Cell, Column, Style, sparkline
+from rightslice.reporting.canvas import Canvas, Cell, Column, Style
+from rightslice.reporting.course_text import course
 from rightslice.reporting.text import prefix_hits_text
 
 _MOST_REPLICAS = 12
-_CAUSES = {"node": "lost node", "gpu": "failed GPU", "pod": "crashed pod", "grace": "cut-off pod"}
+_CAUSES = {"node": ("node", "lost"), "gpu": ("GPU", "failed"), "pod": ("pod", "crashed"), "grace": ("pod", "cut off")}
+_MOST_BOUNDS = 3
+"""With more scaled deployments their hours are added up."""
 _FINE_BLOCK = 64
 """Tokens of a block in which prompts are compared; larger ones hide short prefixes, which is said."""
 
@@ -29,6 +32,7 @@ def replay_text(replay: Replay, *, width: int = 80, color: bool = False, ascii_o
     _classes(canvas, replay)
     _pipelines(canvas, replay)
     _objectives(canvas, replay)
+    course(canvas, replay.timelines)
     if replay.timeline:
         _scaling(canvas, replay)
         _rollouts(canvas, replay)
@@ -55,7 +59,7 @@ def trials_text(trials: Sequence[Trial], *, width: int = 80, color: bool = False
             "yes" if t.holds else "no",
             f"{t.share:.0%}" if t.share is not None else "-",
             f"{t.min_replicas:,}",
-            f"{t.up_window_s:.0f} / {t.down_window_s:.0f} s",
+            t.windows,
             f"{t.gpu_hours:,.1f}",
             format_usd(t.usd) if t.usd is not None else "-",
             f"{t.objective} {t.achieved:.1%}",
@@ -71,30 +75,21 @@ def trials_text(trials: Sequence[Trial], *, width: int = 80, color: bool = False
 
 
 def _scaling(canvas: Canvas, replay: Replay) -> None:
-    """Size and load of each deployment over time, beside what no autoscaler beats."""
-    limits = {found.deployment: found for found in replay.bounds}
-    for name in dict.fromkeys(moment.deployment for moment in replay.timeline):
-        moments = [moment for moment in replay.timeline if moment.deployment == name]
-        ready = [float(moment.ready) for moment in moments]
-        changes = sum(event.deployment == name for event in replay.scale_events)
-        canvas.line(
-            (name, "bold"), f": {min(ready):.0f} to {max(ready):.0f} ready replicas, {changes:,} changes of size"
+    """What each autoscaler did, beside what none beats."""
+    each = [(bound.deployment, [bound]) for bound in replay.bounds]
+    if len(each) > _MOST_BOUNDS:
+        each = [(f"{len(each)} deployments", list(replay.bounds))]
+    for name, bounds in each:
+        names = {bound.deployment for bound in bounds}
+        changes = sum(event.deployment in names for event in replay.scale_events)
+        text = (
+            f": {plural(changes, 'change')} of size. {sum(b.perfect for b in bounds):.3g} GPU hours with replicas that "
+            f"are there at once when needed, {sum(b.peak for b in bounds):.3g} with the "
+            f"{sum(b.peak_replicas for b in bounds):,} of the peak all the time"
         )
-        canvas.line(("load   ", "dim"), sparkline([m.offered_per_s for m in moments], _beside(canvas)), indent=2)
-        canvas.line(("ready  ", "dim"), sparkline(ready, _beside(canvas)), indent=2)
-        if name in limits:
-            bound = limits[name]
-            text = (
-                f"{bound.perfect:.3g} GPU hours with replicas that are there at once when needed, "
-                f"{bound.peak:.3g} with the {bound.peak_replicas} of the peak all the time"
-            )
-            canvas.line((text, "dim"), indent=2)
+        canvas.line((name, "bold"), (text, "dim"))
     if replay.unknown_phases:
-        canvas.line((f"counted as 0 s, for nobody published them: {', '.join(replay.unknown_phases)}", "dim"), indent=2)
-
-
-def _beside(canvas: Canvas) -> Style:
-    return Style(canvas.style.width - 10, canvas.style.color, canvas.style.ascii_only)
+        canvas.line((f"counted as 0 s, for nobody published them: {', '.join(replay.unknown_phases)}", "dim"))
 
 
 def _disruptions(canvas: Canvas, replay: Replay) -> None:
@@ -109,7 +104,7 @@ def _disruptions(canvas: Canvas, replay: Replay) -> None:
     requeued = sum(event.requests_requeued for event in replay.preemptions)
     lost = sum(event.requests_lost for event in replay.preemptions)
     counts = {cause: sum(event.cause == cause for event in replay.preemptions) for cause in _CAUSES}
-    what = [plural(count, thing) for cause, thing in _CAUSES.items() if (count := counts[cause])]
+    what = [f"{plural(counts[cause], noun)} {end}" for cause, (noun, end) in _CAUSES.items() if counts[cause]]
     canvas.line(
         (f"{', '.join(what)}", "bold"),
         f": {plural(requeued, 'request')} computed again, {plural(lost, 'request')} lost",

@@ -12,8 +12,8 @@ from rightslice.reporting.precision_text import precision_part
 
 _NARROWEST_BAR = 10
 _MOST_REFUSED = 8
-_LEAST_BILLION = 999.5e6
-"""Three digits of anything less are millions."""
+_LEAST_BILLION, _LEAST_THOUSAND_BILLION = 999.5e6, 999.5e9
+"""Where three digits carry over."""
 _ROUNDING = 0.05
 """Whole blocks add up to this share to short sequences."""
 _SPLITS = {"tensor": "tensor parallel", "replicas": "DP attention + EP", "given": "as given"}
@@ -84,6 +84,8 @@ def _start_up(canvas: Canvas, verdict: StartupReport) -> None:
 
 
 def _billions(parameters: float) -> str:
+    if parameters >= _LEAST_THOUSAND_BILLION:
+        return f"{parameters / 1e9:,.0f} B"
     return f"{parameters / 1e9:.3g} B" if parameters >= _LEAST_BILLION else f"{parameters / 1e6:.3g} M"
 
 

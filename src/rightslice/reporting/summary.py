@@ -10,7 +10,7 @@ from rightslice.core.plan import Deployment, Placement, Plan, PlannedModel, Pool
 from rightslice.core.quantities import format_seconds, format_usd
 from rightslice.core.slo import SloMetric
 from rightslice.core.text import plural
-from rightslice.reporting.text import interval_ms, milliseconds, percent, prefix_hits_text, ranges
+from rightslice.reporting.text import figure, interval_ms, milliseconds, percent, prefix_hits_text, ranges
 
 _CAPACITY: Mapping[str, str] = {
     "on_demand": "on demand",
@@ -168,6 +168,18 @@ def bound_text(plan: Plan) -> str:
         return ""
     more = percent(plan.bound.gap, 0 if plan.bound.gap > 0.1 else 1)
     return f"no plan costs less than {format_usd(plan.bound.monthly_usd)} (this one: {more} more)"
+
+
+def day_text(plan: Plan) -> str:
+    """`GPU-hours of a day: 768 planned, 384 for the peak alone, 176 with a perfect autoscaler`; empty where the traffic
+    does not follow the hours of a day."""
+    bound = plan.bound
+    if bound is None or bound.planned_gpu_hours is None:
+        return ""
+    least = (bound.peak_gpu_hours or 0.0, bound.perfect_autoscaler_gpu_hours or 0.0)
+    peak, perfect = map(figure, least)
+    planned = figure(bound.planned_gpu_hours)
+    return f"GPU-hours of a day: {planned} planned, {peak} for the peak alone, {perfect} with a perfect autoscaler"
 
 
 def objectives(plan: Plan) -> tuple[SloResult, ...]:

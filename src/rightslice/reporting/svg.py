@@ -140,7 +140,9 @@ def axis(ticks: Sequence[float], labels: Sequence[str]) -> Markup:
 
 
 def nice_ticks(largest: float, most: int = 5) -> list[float]:
-    """0 and at most `most` round steps, the last at or above `largest`."""
-    power = 10.0 ** math.floor(math.log10(max(largest, 1.0) / most))
+    """0 and at most `most` round steps, the last at or above `largest`; 0 and 1 where that is 0."""
+    if largest <= 0.0:
+        return [0.0, 1.0]
+    power = 10.0 ** math.floor(math.log10(largest / most))
     step = next(power * factor for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if power * factor * most >= largest)
     return [step * number for number in range(max(math.ceil(largest / step - 1e-9), 1) + 1)]

@@ -8,7 +8,7 @@ from rightslice.core.plan import Plan, PlannedModel, Rejection
 from rightslice.core.quantities import format_usd
 from rightslice.core.slo import SloMetric
 from rightslice.core.text import cells, plural, visible
-from rightslice.reporting.autoscaling_text import day_text, scaling_rows
+from rightslice.reporting.autoscaling_text import scaled_day_text, scaling_rows
 from rightslice.reporting.bars import Bar, bar_lines
 from rightslice.reporting.canvas import Canvas, Cell, Column, Style
 from rightslice.reporting.summary import (
@@ -19,6 +19,7 @@ from rightslice.reporting.summary import (
     chance_text,
     cost_text,
     counts_text,
+    day_text,
     expected_of,
     gpu_groups,
     metric_text,
@@ -82,7 +83,14 @@ def _feasible(canvas: Canvas, plan: Plan) -> None:
 
 
 def _answers(canvas: Canvas, plan: Plan) -> None:
-    cost = [cost_text(plan), price_text(plan), baseline_text(plan), bound_text(plan), *_per_token_texts(plan)]
+    cost = [
+        cost_text(plan),
+        price_text(plan),
+        baseline_text(plan),
+        bound_text(plan),
+        day_text(plan),
+        *_per_token_texts(plan),
+    ]
     answers = (
         ("DEPLOY", [pool_text(pool) for pool in plan.pools]),
         ("COST", _joined(cost, canvas.style.width)),
@@ -173,7 +181,7 @@ def _autoscaling(canvas: Canvas, plan: Plan) -> None:
     if plan.autoscaling:
         _heading(canvas, "Autoscaling")
         canvas.rows([[name, how] for name, how in scaling_rows(plan)], indent=2)
-        canvas.line(day_text(plan), indent=2)
+        canvas.line(scaled_day_text(plan), indent=2)
 
 
 def _heading(canvas: Canvas, title: str) -> None:

@@ -29,6 +29,11 @@ def percent(share: float, digits: int = 1) -> str:
     return f"{shown.removesuffix('.0')} %"
 
 
+def figure(value: float) -> str:
+    """`0.25`, `12.1`, `1,240`: three digits, or whole."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
 def prefix_hits_text(realised: float, ceiling: float) -> str:
     """What prefix caches found, and what one without limit would have found."""
     return f"{percent(realised)} of prompt tokens from prefix caches, {percent(ceiling)} with one without limit"

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from rightslice.core.replay import Moment, ScaleEvent
 from rightslice.core.rng import generator
+from rightslice.core.timeline import NodeCount, ReplicaCount
 from rightslice.simulation.cluster_spec import Cluster, ClusterLog
 from rightslice.simulation.cluster_state import ClusterState, PoolState, Workload
 from rightslice.simulation.control.nodes import bind, next_scan_s, scan
 from rightslice.simulation.control.policies import ModelView
 from rightslice.simulation.control.replicas import victims
 from rightslice.simulation.disruption import Disruptions
-from rightslice.simulation.inputs import OpenRequests
 from rightslice.simulation.play import Played, SteppedRun
 from rightslice.simulation.rollouts import Rollouts
 from rightslice.simulation.scenario import Scenario
@@ -29,14 +30,12 @@ DRAIN_POLL_S: Final = 5.0
 """How often it is looked whether draining replicas have finished: their GPUs are freed that much late at most."""
 
 
-def control(
-    scenario: Scenario, cluster: Cluster, requests: OpenRequests | None = None
-) -> tuple[SteppedRun, ClusterLog]:
+def control(scenario: Scenario, cluster: Cluster, run: SteppedRun | None = None) -> tuple[SteppedRun, ClusterLog]:
     """Play the scenario with its control plane up to its horizon; the run is to be finished. Deterministic.
 
-    `requests`: those of the scenario, where they are known already.
+    `run`: one of the scenario that has not begun.
     """
-    return _Loop(scenario, cluster, requests).play()
+    return _Loop(run or SteppedRun(scenario), cluster).play()
 
 
 def play_cluster(scenario: Scenario, cluster: Cluster) -> tuple[Played, ClusterLog]:
@@ -46,28 +45,37 @@ def play_cluster(scenario: Scenario, cluster: Cluster) -> tuple[Played, ClusterL
 
 
 class _Loop:
-    def __init__(self, scenario: Scenario, cluster: Cluster, requests: OpenRequests | None) -> None:
-        self.state = ClusterState(scenario, cluster, requests)
+    def __init__(self, run: SteppedRun, cluster: Cluster) -> None:
+        self.state = ClusterState(run, cluster)
         self.disruptions = Disruptions(self.state, cluster)
         self.rollouts = Rollouts(self.state, cluster.rollouts or {})
         self.rng = {name: generator(cluster.seed, "nodes", name) for name in self.state.pools}
         self.scale_events: list[ScaleEvent] = []
         self.timeline: list[Moment] = []
+        self.sizes: dict[str, list[ReplicaCount]] = {w.spec.deployment: [] for w in self.state.workloads}
+        self.node_counts: dict[str, list[NodeCount]] = {name: [] for name in self.state.pools}
 
     def play(self) -> tuple[SteppedRun, ClusterLog]:
         state = self.state
         self._begin()
         while state.now_s < state.horizon_s:
             self._control()
+            self._note()
             until_s = min(state.horizon_s, self._next_s())
             self._count_hours(until_s)
             state.run.advance(until_s)
             state.now_s = until_s
         unknown = dict.fromkeys(name for w in state.workloads for name in w.spec.start.unknown)
         hours = {name: pool.hours for name, pool in state.pools.items()}
-        events = tuple(self.disruptions.events)
         log = ClusterLog(
-            tuple(self.scale_events), events, tuple(self.timeline), hours, tuple(unknown), self.rollouts.results()
+            scale_events=tuple(self.scale_events),
+            preemptions=tuple(self.disruptions.events),
+            timeline=tuple(self.timeline),
+            node_hours=hours,
+            unknown_phases=tuple(unknown),
+            rollouts=self.rollouts.results(),
+            replicas=tuple(count for counts in self.sizes.values() for count in counts),
+            nodes=tuple(count for counts in self.node_counts.values() for count in counts),
         )
         return state.run, log
 
@@ -212,11 +220,23 @@ class _Loop:
         mine = (w for w in self.state.workloads if w.spec.pool == name)
         return sorted(r.born_s for w in mine for r in w.replicas if not r.node)
 
+    def _note(self) -> None:
+        """Sizes and nodes, where they have changed."""
+        now_s = self.state.now_s
+        for (name, counts), workload in zip(self.sizes.items(), self.state.workloads, strict=True):
+            phases = [replica.phase for replica in workload.replicas]
+            starting = phases.count("pending") + phases.count("starting")
+            now = ReplicaCount(now_s, name, workload.wanted, phases.count("ready"), starting)
+            if not counts or replace(counts[-1], time_s=now_s) != now:
+                counts.append(now)
+        for name, pool in self.state.pools.items():
+            paid = _paid(pool)
+            if not self.node_counts[name] or self.node_counts[name][-1].nodes != paid:
+                self.node_counts[name].append(NodeCount(now_s, name, paid))
+
     def _count_hours(self, until_s: float) -> None:
-        """Nodes are paid from the request on; those that never come are not."""
         for pool in self.state.pools.values():
-            paid = sum(node.ready_s < math.inf for node in pool.nodes)
-            pool.hours += paid * (until_s - self.state.now_s) / 3600.0
+            pool.hours += _paid(pool) * (until_s - self.state.now_s) / 3600.0
 
     def _next_s(self) -> float:
         """The next instant at which something may change."""
@@ -239,6 +259,11 @@ class _Loop:
             return math.inf if idle else _after(now_s, by.scan_s)
         soon = next_scan_s(by, now_s, pending)
         return soon if soon > now_s else _after(now_s, max(by.batch_idle_s, DRAIN_POLL_S))
+
+
+def _paid(pool: PoolState) -> int:
+    """Nodes are paid from the request on; those that never come are not."""
+    return sum(node.ready_s < math.inf for node in pool.nodes)
 
 
 def _upcoming(now_s: float, times_s: Iterable[float]) -> list[float]:

@@ -10,6 +10,7 @@ from rightslice.catalogue.disruptions import Provisioner
 from rightslice.core.plan import Capacity
 from rightslice.core.replay import Moment, Preemption, RolloutResult, ScaleEvent
 from rightslice.core.spread import Spread
+from rightslice.core.timeline import NodeCount, ReplicaCount
 from rightslice.simulation.control.cold_start import ColdStart
 from rightslice.simulation.control.faults import NO_NOTICE, FailureRates, Fault, Notice
 from rightslice.simulation.control.nodes import NodePool
@@ -91,7 +92,10 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class ClusterLog:
-    """What the control plane did. `node_hours` by pool, request to removal; `timeline` at every policy period."""
+    """What the control plane did. `node_hours` by pool, request to removal; `timeline` at every policy period.
+
+    `replicas` and `nodes` of each deployment and pool whenever they change.
+    """
 
     scale_events: tuple[ScaleEvent, ...]
     preemptions: tuple[Preemption, ...]
@@ -99,3 +103,5 @@ class ClusterLog:
     node_hours: Mapping[str, float]
     unknown_phases: tuple[str, ...]
     rollouts: tuple[RolloutResult, ...] = ()
+    replicas: tuple[ReplicaCount, ...] = ()
+    nodes: tuple[NodeCount, ...] = ()

@@ -13,9 +13,8 @@ from rightslice.simulation.control.cold_start import ON_NODE, PULL, Breakdown
 from rightslice.simulation.control.faults import NodeRef, Placement
 from rightslice.simulation.control.nodes import Node, Nodes, Pod, standing
 from rightslice.simulation.control.replicas import PodState
-from rightslice.simulation.inputs import OpenRequests
 from rightslice.simulation.play import SteppedRun
-from rightslice.simulation.scenario import LlmServer, Scenario
+from rightslice.simulation.scenario import LlmServer
 
 Phase = Literal["pending", "starting", "ready", "draining"]
 
@@ -91,8 +90,8 @@ class PoolState:
 class ClusterState:
     """The one place that changes replicas, so that the event loop and the books agree."""
 
-    def __init__(self, scenario: Scenario, cluster: Cluster, requests: OpenRequests | None = None) -> None:
-        self.run = SteppedRun(scenario, requests)
+    def __init__(self, run: SteppedRun, cluster: Cluster) -> None:
+        self.run, scenario = run, run.scenario
         self.seed = cluster.seed
         self.horizon_s = scenario.horizon_s
         self.now_s = 0.0

@@ -85,63 +85,94 @@ class Times:
 
 def result_of(run: SteppedRun) -> SimulationResult:
     """Play the run to its end and count."""
-    scenario, requests, played = run.scenario, run.requests, run.finish()
-    finish_ps, totals, passes, requeued = played.finish_ps, played.totals, played.passes, played.requeued
-    warm_ps, end_ps = picoseconds(scenario.warmup_s), picoseconds(scenario.horizon_s)
-    with_tokens = _with_tokens(run)
-    counted = requests.arrival_ps >= warm_ps
-    per_class = _classes(run, played, counted, scenario.horizon_s - scenario.warmup_s)
-    passes = passes[passes[:, layout.PASS_START] >= warm_ps]
+    return count(run, run.finish())
+
+
+def count(run: SteppedRun, played: Played) -> SimulationResult:
+    """Count what a finished run has played."""
+    scenario = run.scenario
+    failed = lost = 0
+    per_class: list[ClassResult] = []
+    for index in range(len(scenario.classes)):
+        _, times = of_class(run, played, index)
+        per_class.append(_open_class(run, played, index, scenario.warmup_s, scenario.horizon_s))
+        failed += per_class[-1].failed
+        lost += int(np.count_nonzero(times.finish_ps == layout.LOST))
     pipelines: list[PipelineResult] = []
-    failed = sum(c.failed for c in per_class)
-    lost = int(np.count_nonzero(finish_ps[counted] == layout.LOST))
     for index, pipeline in enumerate(scenario.pipelines):
-        rows = passes[passes[:, layout.PASS_PIPELINE] == index]
-        failed += int(np.count_nonzero(rows[:, layout.PASS_FINISH] <= layout.FAILED))
-        lost += int(np.count_nonzero(rows[:, layout.PASS_FINISH] == layout.LOST))
-        pipelines.append(_pipeline_result(scenario, pipeline, rows, with_tokens))
+        rows, times = of_pipeline(run, played, index)
+        failed += int(np.count_nonzero(times.failed))
+        lost += int(np.count_nonzero(times.finish_ps == layout.LOST))
+        pipelines.append(_pipeline_result(scenario, pipeline, rows, times, _with_tokens(run)))
     return SimulationResult(
         seed=scenario.seed,
         horizon_s=scenario.horizon_s,
         requests=sum(c.requests for c in per_class) + sum(p.requests for p in pipelines),
         completed=sum(c.completed for c in per_class) + sum(p.completed for p in pipelines),
         failed=failed,
-        requeued=requeued,
+        requeued=played.requeued,
         lost=lost,
-        per_class=per_class,
+        per_class=tuple(per_class),
         pipelines=tuple(pipelines),
-        replicas=_replicas(run.servers, totals, end_ps),
+        replicas=_replicas(run.servers, played.totals, picoseconds(scenario.horizon_s)),
     )
 
 
-def classes_between(run: SteppedRun, begin_s: float, end_s: float) -> tuple[ClassResult, ...]:
-    """Every class, by its requests that come within a part of a run that has been played to its end."""
-    arrival_ps = run.requests.arrival_ps
-    counted = (arrival_ps >= picoseconds(begin_s)) & (arrival_ps < picoseconds(end_s))
-    return _classes(run, run.finish(), counted, max(end_s - begin_s, 1.0 / PS_PER_S))
+def classes_between(run: SteppedRun, played: Played, begin_s: float, end_s: float) -> tuple[ClassResult, ...]:
+    """Every class, by its requests that came within a part of a finished run."""
+    return tuple(_open_class(run, played, index, begin_s, end_s) for index in range(len(run.scenario.classes)))
+
+
+def _open_class(run: SteppedRun, played: Played, index: int, begin_s: float, end_s: float) -> ClassResult:
+    """One class, by its requests that came within [begin, end)."""
+    traffic, requests = run.scenario.classes[index], run.requests
+    mine, times = of_class(run, played, index, begin_s, end_s)
+    admitted = mine & (played.hit_tokens != layout.NOT_YET)
+    prompts = int(requests.prompt[admitted].sum())
+    hit_rate = int(played.hit_tokens[admitted].sum()) / prompts if prompts and traffic.prefixes else None
+    found = _class_result(traffic, times, max(end_s - begin_s, 1.0 / PS_PER_S), hit_rate)
+    if traffic.arrivals.sharing is not None and prompts:
+        seen = int(traffic.arrivals.sharing.seen_tokens[requests.row[admitted]].sum())
+        found = replace(found, prefix_hit_ceiling=seen / prompts)
+    return found
+
+
+def of_class(
+    run: SteppedRun, played: Played, index: int, begin_s: float | None = None, end_s: float | None = None
+) -> tuple[Bools, Times]:
+    """The requests of one class that count (one entry for each open-loop request of the run), and their times.
+
+    Those that come within [begin, end): by default from the warm-up to the horizon.
+    """
+    scenario, requests = run.scenario, run.requests
+    horizon_ps = picoseconds(scenario.horizon_s)
+    begin_ps = picoseconds(scenario.warmup_s if begin_s is None else begin_s)
+    mine = (requests.arrival_ps >= begin_ps) & (requests.class_index == index)
+    if end_s is not None and end_s < scenario.horizon_s:
+        mine &= requests.arrival_ps < picoseconds(end_s)
+    has_tokens = scenario.classes[index].model in _with_tokens(run)
+    answer = requests.answer[mine] if has_tokens else np.zeros(int(mine.sum()), dtype=np.int64)
+    return mine, Times(requests.arrival_ps[mine], played.first_ps[mine], played.finish_ps[mine], answer, horizon_ps)
+
+
+def of_pipeline(run: SteppedRun, played: Played, index: int) -> tuple[Ints, Times]:
+    """The rows (layout.py) of one population that count, and their times from end to end.
+
+    TTFT and TPOT are those of the last stage, TTFT counted from the start.
+    """
+    scenario, passes = run.scenario, played.passes
+    started = passes[:, layout.PASS_START] >= picoseconds(scenario.warmup_s)
+    rows = passes[started & (passes[:, layout.PASS_PIPELINE] == index)]
+    pipeline = scenario.pipelines[index]
+    last = len(pipeline.stages) - 1
+    first = rows[:, layout.PASS_STAGES + 3 * last + 1]
+    answer = _answers(pipeline, last, rows[:, layout.PASS_SAMPLE], _with_tokens(run))
+    start, finish = rows[:, layout.PASS_START], rows[:, layout.PASS_FINISH]
+    return rows, Times(start, first, finish, answer, picoseconds(scenario.horizon_s))
 
 
 def _with_tokens(run: SteppedRun) -> frozenset[str]:
-    return frozenset(s.model for s in run.servers if isinstance(s, LlmServer))
-
-
-def _classes(run: SteppedRun, played: Played, counted: Bools, span_s: float) -> tuple[ClassResult, ...]:
-    """Every class of open-loop requests, by those that are counted."""
-    requests, with_tokens, end_ps = run.requests, _with_tokens(run), picoseconds(run.scenario.horizon_s)
-    found: list[ClassResult] = []
-    for index, traffic in enumerate(run.scenario.classes):
-        mine = counted & (requests.class_index == index)
-        answer = requests.answer[mine] if traffic.model in with_tokens else np.zeros(int(mine.sum()), dtype=np.int64)
-        times = Times(requests.arrival_ps[mine], played.first_ps[mine], played.finish_ps[mine], answer, end_ps)
-        admitted = mine & (played.hit_tokens != layout.NOT_YET)
-        prompts = int(requests.prompt[admitted].sum())
-        hit_rate = int(played.hit_tokens[admitted].sum()) / prompts if prompts and traffic.prefixes else None
-        result = _class_result(traffic, times, span_s, hit_rate)
-        if traffic.arrivals.sharing is not None and prompts:
-            seen = int(traffic.arrivals.sharing.seen_tokens[requests.row[admitted]].sum())
-            result = replace(result, prefix_hit_ceiling=seen / prompts)
-        found.append(result)
-    return tuple(found)
+    return frozenset(server.model for server in run.servers if isinstance(server, LlmServer))
 
 
 def distribution(values: NDArray[np.float64]) -> Distribution | None:
@@ -150,25 +181,39 @@ def distribution(values: NDArray[np.float64]) -> Distribution | None:
     if n == 0:
         return None
     ordered = np.sort(values)
-    p50, p95, p99 = (float(ordered[(percent * n + 99) // 100 - 1]) for percent in (50, 95, 99))
+    p50, p95, p99 = (order_statistic(ordered, percent) for percent in (50, 95, 99))
     return Distribution(float(ordered.mean()), p50, p95, p99)
+
+
+def order_statistic(ordered: Floats, percent: int) -> float:
+    """The smallest of the sorted values that at least `percent` % of them do not exceed."""
+    return float(ordered[(percent * len(ordered) + 99) // 100 - 1])
 
 
 def judged(times: Times, slos: Sequence[Slo]) -> tuple[tuple[SloOutcome, ...], float]:
     """Each objective with its achieved share, and the share of requests that meet all of them."""
-    all_met = np.ones(len(times.start_ps), dtype=np.bool_)
-    any_missed = times.failed
-    outcomes: list[SloOutcome] = []
-    for slo in slos:
-        value_ps, final = times.value_ps(slo.metric)
-        missed = times.failed | (value_ps > slo.at_most_s * PS_PER_S)
-        met = final & ~missed
-        outcomes.append(SloOutcome(slo, _share(met, missed)))
-        all_met &= met
+    found = [_verdict(times, slo) for slo in slos]
+    outcomes = tuple(SloOutcome(slo, _share(*verdict)) for slo, verdict in zip(slos, found, strict=True))
+    return outcomes, _share(*_together(times, found))
+
+
+def verdicts(times: Times, slos: Sequence[Slo]) -> tuple[Bools, Bools]:
+    """The requests that meet all objectives, and those that miss one; the others cannot be judged."""
+    return _together(times, [_verdict(times, slo) for slo in slos])
+
+
+def _verdict(times: Times, slo: Slo) -> tuple[Bools, Bools]:
+    value_ps, final = times.value_ps(slo.metric)
+    missed = times.failed | (value_ps > slo.at_most_s * PS_PER_S)
+    return final & ~missed, missed
+
+
+def _together(times: Times, found: Sequence[tuple[Bools, Bools]]) -> tuple[Bools, Bools]:
+    all_met, any_missed = times.completed, times.failed
+    for number, (met, missed) in enumerate(found):
+        all_met = all_met & met if number else met
         any_missed = any_missed | missed
-    if not slos:
-        all_met = times.completed
-    return tuple(outcomes), _share(all_met, any_missed)
+    return all_met, any_missed
 
 
 def _share(met: Bools, missed: Bools) -> float:
@@ -211,14 +256,10 @@ def _answers(pipeline: ClosedPipeline, stage: int, sample: Ints, with_tokens: fr
 
 
 def _pipeline_result(
-    scenario: Scenario, pipeline: ClosedPipeline, rows: Ints, with_tokens: frozenset[str]
+    scenario: Scenario, pipeline: ClosedPipeline, rows: Ints, whole: Times, with_tokens: frozenset[str]
 ) -> PipelineResult:
-    """End to end over all stages; TTFT and TPOT objectives are those of the last stage, TTFT counted from the start."""
-    end_ps = picoseconds(scenario.horizon_s)
-    start, finish, sample = rows[:, layout.PASS_START], rows[:, layout.PASS_FINISH], rows[:, layout.PASS_SAMPLE]
-    last = len(pipeline.stages) - 1
-    first = rows[:, layout.PASS_STAGES + 3 * last + 1]
-    whole = Times(start, first, finish, _answers(pipeline, last, sample, with_tokens), end_ps)
+    """`rows` and their times from end to end: all stages, and each one alone."""
+    end_ps, sample = picoseconds(scenario.horizon_s), rows[:, layout.PASS_SAMPLE]
     done = whole.completed
     outcomes, attainment = judged(whole, pipeline.slos)
     per_stage: list[StageResult] = []

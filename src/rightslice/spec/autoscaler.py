@@ -11,7 +11,7 @@ from pydantic_core import CoreSchema
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 from rightslice.spec.fields import Seconds, problem
 from rightslice.spec.nodes import compose
-from rightslice.spec.section import Section
+from rightslice.spec.sections import Section
 
 MOST_REPLICAS = 1000
 """Of one deployment: each is looked at at every tick."""

@@ -10,7 +10,7 @@ from pydantic import Field
 from rightslice.spec.checks import layout_problems
 from rightslice.spec.fields import AcceleratorName, Known, MachineName, Name, PartitionName
 from rightslice.spec.loader import NOTHING_KNOWN, parse_document, read_document
-from rightslice.spec.section import Section
+from rightslice.spec.sections import Section
 
 
 class LayoutSlot(Section):

@@ -14,7 +14,7 @@ from rightslice.spec.checks import idle_models, workload_problems
 from rightslice.spec.fields import Known, Problem
 from rightslice.spec.mistakes import bad_input, diagnostics_of
 from rightslice.spec.nodes import Document, Finding, Plain, compose
-from rightslice.spec.section import Section
+from rightslice.spec.sections import Section
 from rightslice.spec.source import MAX_BYTES, read_text
 from rightslice.spec.workload import API_VERSION, Workload
 

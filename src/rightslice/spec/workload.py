@@ -5,17 +5,9 @@ Values are in base units after validation: seconds, bytes, USD, requests per sec
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import (
-    Discriminator,
-    Field,
-    GetJsonSchemaHandler,
-    Tag,
-    model_validator,
-)
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from rightslice.core.engine import Dtype, KvDtype
 from rightslice.core.plan import Capacity, Price
@@ -45,26 +37,13 @@ from rightslice.spec.fields import (
     problem,
     problems,
 )
-from rightslice.spec.section import Section
+from rightslice.spec.sections import Bare, Section
+from rightslice.spec.serving import EngineChoice, Prefix, Router
 
 API_VERSION = "rightslice/v1"
 DEFAULT_PRIORITY = 1
 """Of classes that state none, and of pipelines."""
 Task = Literal["generate", "embed", "rerank", "transcribe", "synthesize", "custom"]
-
-
-class Bare(Section):
-    """A section that may be written as the bare value of `mean`."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _bare(cls, value: Any) -> Any:
-        return value if isinstance(value, dict | cls) else {"mean": value}
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        section = handler.resolve_ref_schema(handler(schema))
-        return {"anyOf": [section["properties"]["mean"], section]}
 
 
 class Metadata(Section):
@@ -112,18 +91,6 @@ class Sessions(Section):
     carries_history: bool = True
 
 
-class Prefix(Section):
-    """What prompts of a class start with in common, such as a system prompt.
-
-    `tokens` stand before `input_tokens`; each request (each session) starts with one of `distinct` texts, all equally
-    often. Classes of one model that name the same `group` share its texts.
-    """
-
-    tokens: Count | None = None
-    distinct: Annotated[int, Field(ge=1, le=1_000_000)] = 1
-    group: Name | None = None
-
-
 class TrafficClass(Section):
     """One class of requests to one model.
 
@@ -155,37 +122,6 @@ class TrafficClass(Section):
             return False
         history = self.sessions is not None and self.sessions.carries_history
         return history or bool(self.prefix and self.prefix.tokens) or self.prefix_hit_rate is not None
-
-
-class Router(Section):
-    """How requests find a replica; the name of a policy stands for it with the other values as they are.
-
-    `kv_aware` and `prefix_aware` send to the lowest sum of waiting requests, share of the KV cache in use and (prefix
-    aware only) share of the prompt that is not cached, each times its weight. `signal_age`: how old the gateway's
-    figures of the first two may get.
-    """
-
-    policy: Literal["round_robin", "least_requests", "power_of_two", "kv_aware", "prefix_aware"] = "least_requests"
-    queue_weight: Annotated[float, Field(ge=0.0, le=1000.0)] = 1.0
-    kv_weight: Annotated[float, Field(ge=0.0, le=1000.0)] = 1.0
-    prefix_weight: Annotated[float, Field(ge=0.0, le=1000.0)] = 1.0
-    signal_age: Seconds = 0.0
-
-    @model_validator(mode="before")
-    @classmethod
-    def _bare(cls, value: Any) -> Any:
-        return {"policy": value} if isinstance(value, str) else value
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        section = handler.resolve_ref_schema(handler(schema))
-        return {"anyOf": [section["properties"]["policy"], section]}
-
-
-class EngineChoice(Section):
-    """What the engine is told beside what is planned. None: the engine's default."""
-
-    prefix_caching: bool | None = None
 
 
 class Lora(Section):
@@ -303,7 +239,7 @@ class Pipeline(Section):
     name: Name
     stages: Annotated[tuple[str, ...], Field(min_length=1, max_length=64)]
     users: Annotated[dict[Name, Users], Field(min_length=1)]
-    lengths: dict[Name, StageLengths] = Field(default_factory=dict)
+    lengths: Annotated[dict[Name, StageLengths], Field(default_factory=dict)]
     slo: Slos = ()
 
 

@@ -108,6 +108,25 @@ def offered_per_s(
     return (traffic.tokens or 0) / per_request / DAY_S
 
 
+def mean_day(
+    classes: Sequence[TrafficClass], width_s: float, traces: Mapping[str, Trace] | None = None
+) -> NDArray[np.float64]:
+    """Expected requests/s of all classes in each slice of `width_s` seconds of a day, at the middle of the slice.
+
+    `diurnal` classes follow the hours of a measured day, the others come evenly. Raises as `offered_per_s`.
+    """
+    middles_s = np.arange(width_s / 2.0, DAY_S, width_s)
+    total = np.zeros_like(middles_s)
+    for traffic in classes:
+        per_s = offered_per_s(traffic, "mean", traces)
+        if traffic.shape == "diurnal":
+            profile = _day(traffic, per_s, 1)
+            total += np.interp(middles_s, profile.times_s, profile.rates_per_s)
+        else:
+            total += per_s
+    return total
+
+
 def open_loop(
     classes: Sequence[TrafficClass],
     horizon_s: float,

@@ -13,7 +13,7 @@ from rightslice.spec.workload import TrafficClass
 from rightslice.traffic.conversations import groups, parted, shared_blocks
 from rightslice.traffic.recorded import NONE, Trace
 
-MAX_BLOCKS: Final = 2_000_000
+MAX_BLOCKS: Final = 8_000_000
 """Of all prompts of one run; longer runs are cut into larger blocks. A cache takes 24 bytes for each, per replica."""
 
 

@@ -96,6 +96,7 @@ def test_an_engine_is_verified_with_its_own_rule_of_admission(name: str, admissi
     built = server(replace(option, settings=replace(option.settings, engine=name)), "llm", 1, 1.0)
     assert isinstance(built, LlmServer)
     assert built.admission == engine(name).admission == admission
+    assert built.prefill_first == (name == "sglang")
 
 
 def test_blocks_fit_the_engines_of_the_model() -> None:
@@ -145,6 +146,17 @@ def test_a_part_of_the_load_keeps_whole_sessions() -> None:
     assert set(after[before > 0].tolist()) <= set(before.tolist()) | {0}
     assert ((after == 0) | (after == before)).all()
     assert (after > 0).mean() == pytest.approx(part.share, abs=0.05)
+
+
+def test_recorded_prompts_of_unknown_sessions_are_not_divided() -> None:
+    asked = workload(f"rate: 400/s, {LENGTHS}, prefix: {{tokens: 320}}")
+    load, option = load_of(asked), option_of(asked)
+    found = load.classes[0]
+    assert found.arrivals.sharing
+    loose = replace(found.arrivals, sharing=replace(found.arrivals.sharing, session=None))
+    whole = replace(load, classes=(replace(found, arrivals=loose),))
+    assert sampled(load, {option.key: 64}, {option.key: option}).share < 0.5
+    assert sampled(whole, {option.key: 64}, {option.key: option}).share == 1.0
 
 
 @pytest.mark.parametrize(

@@ -181,3 +181,75 @@ def test_broken_index(tmp_path: Path, size: object) -> None:
     text = json.dumps({"metadata": {"total_size": size}, "weight_map": {}})
     (tmp_path / "model.safetensors.index.json").write_text(text)
     assert refused(tmp_path).code in {"RS2007", "RS0408"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "what"),
+    [
+        ({"peft_type": "LORA", "base_model_name_or_path": "org/base", "r": 16}, "a PEFT adapter of org/base"),
+        ({"_class_name": "FluxTransformer2DModel", "_diffusers_version": "0.30.0", "num_layers": 19}, "diffusion"),
+        ({"tokenizer_class": "LlamaTokenizer", "model_max_length": 4096}, "a tokenizer"),
+        ({"image_processor_type": "SiglipImageProcessor", "do_resize": True}, "a preprocessor"),
+        ({"do_sample": True, "temperature": 0.6, "transformers_version": "5.0"}, "settings of generation"),
+        ({"metadata": {"total_size": 5}, "weight_map": {}}, "an index of weight files"),
+        ({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8"}}, "a quantisation"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_files_of_something_else_are_named(tmp_path: Path, raw: dict[str, Any], what: str) -> None:
+    error = refused(written(tmp_path, json.dumps(raw)))
+    assert error.code == "RS2007"
+    assert what in error.message
+    assert error.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("adapter_config.json", "PEFT"),
+        ("model_index.json", "diffusion"),
+        ("m.gguf", "GGUF"),
+        ("params.json", "Mistral"),
+    ],
+)
+def test_folders_of_something_else_are_named(tmp_path: Path, name: str, what: str) -> None:
+    (tmp_path / name).write_text("{}")
+    error = refused(tmp_path)
+    assert error.code == "RS0401"
+    assert what in error.message
+
+
+HYBRID: dict[str, Any] = {
+    **GOOD,
+    "model_type": "nemotron_h",
+    "architectures": ["NemotronHForCausalLM"],
+    "mamba_num_heads": 4,
+    "mamba_head_dim": 32,
+    "ssm_state_size": 16,
+}
+
+
+@pytest.mark.parametrize("change", [{"hybrid_override_pattern": ""}, {"layer_types": []}, {}], ids=str)
+def test_hybrids_without_a_pattern(tmp_path: Path, change: dict[str, Any]) -> None:
+    error = refused(written(tmp_path, json.dumps({**HYBRID, **change})))
+    assert error.code == "RS2007"
+    assert "layer_types" in (error.message + error.hint) or "one word" in error.hint
+
+
+def test_sizes_left_to_the_class_are_told(tmp_path: Path) -> None:
+    raw = {k: v for k, v in GOOD.items() if k not in ("intermediate_size", "vocab_size")}
+    notes = " ".join(resolve_model(str(written(tmp_path, json.dumps(raw)))).notes)
+    assert "default of the class llama" in notes
+    assert "intermediate_size 11008" in notes
+    assert "vocab_size 32000" in notes
+
+
+def test_null_where_the_class_wants_a_number_is_a_guess(tmp_path: Path) -> None:
+    found = resolve_model(str(written(tmp_path, json.dumps({**GOOD, "intermediate_size": None}))))
+    assert any("intermediate_size 256 (null in the file; from hidden_size)" in text for text in found.approximations)
+
+
+def test_text_configurations_nested_twice_keep_their_type_and_dtype(tmp_path: Path) -> None:
+    outer = {"model_type": "llava", "text_config": {"text_config": GOOD}}
+    found = resolve_model(str(written(tmp_path, json.dumps(outer))))
+    assert (found.hidden_size, found.published_dtype) == (64, "bf16")

@@ -15,6 +15,7 @@ import pytest
 from rightslice.core.documents import to_jsonable
 from rightslice.core.errors import BadInputError, Diagnostic, Location, OutsideError
 from rightslice.core.plan import Bound, MonthlyCost, Plan, Pool, Purchase, Verification
+from rightslice.core.timeline import Timeline
 from rightslice.ui.cli.main import main
 
 PLAN = Plan(
@@ -54,6 +55,7 @@ class Outcome:
     plan: Plan
     timings: dict[str, float]
     warnings: tuple[Diagnostic, ...]
+    timelines: tuple[Timeline, ...] = ()
 
 
 class Planning:
@@ -64,14 +66,17 @@ class Planning:
         self.asked: dict[str, Any] = {}
         self.failure: BaseException | None = None
 
-    def plan_workload(self, path: Path, *, seed: int, risk: float, progress: Callable[[str], None]) -> Outcome:
+    def plan_workload(
+        self, path: Path, *, seed: int, risk: float, progress: Callable[[str], None], over_time: bool
+    ) -> Outcome:
         self.asked = {"path": path, "seed": seed, "risk": risk}
         progress("thinking")
         if self.failure:
             raise self.failure
         return Outcome(self.plan, {"total_cpu_s": 1.5}, (Diagnostic("RS0304", "no load", severity="warn"),))
 
-    def write_plan(self, plan: Plan, folder: Path, *, emit: bool) -> tuple[str, ...]:
+    def write_plan(self, plan: Plan, folder: Path, *, emit: bool, timelines: tuple[Timeline, ...]) -> tuple[str, ...]:
+        assert timelines == ()
         self.asked |= {"folder": folder, "emit": emit}
         more = ("kubernetes/README.md", "kubernetes/base/a.yaml") if emit else ()
         return ("plan.json", "report.html", *more)
@@ -299,3 +304,41 @@ def test_size_gives_the_three_answers_about_the_cache_of_an_engine(capsys: Captu
     assert report["kv_tokens"] > report["logged_kv_tokens"] > 32_768
     assert report["logged_kv_tokens"] == int(report["logged_max_concurrency"] * 32_768)
     assert report["kv_bytes_reserved_per_sequence"] == report["kv_bytes_needed"] > report["kv_bytes_per_sequence"]
+
+
+def _size(capsys: Captured, model: str, accelerator: str, arguments: str, *more: str) -> dict[str, Any]:
+    asked = ["size", model, "--accelerator", accelerator, "--engine", "vllm", f"--engine-args={arguments}", "--json"]
+    main([*asked, *more])
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_settings_of_an_engine_hold_in_the_whole_answer_of_size(capsys: Captured) -> None:
+    few = _size(capsys, "gemma-3-27b-it", "A100-SXM-80GB", "--max-model-len 65536 --max-num-batched-tokens 2048")
+    many = _size(capsys, "gemma-3-27b-it", "A100-SXM-80GB", "--max-model-len 65536 --max-num-batched-tokens 16384")
+    assert (few["verdict"], many["verdict"]) == ("starts", "does_not_start")
+    assert [fit["count"] for fit in few["fits"]] == [1]
+    assert [fit["count"] for fit in many["fits"]] == [2]
+    assert many["kv_in_flight_tokens"] == 8 * few["kv_in_flight_tokens"]
+    wide = _size(capsys, "Qwen/Qwen3-1.7B", "L4", "--dtype float32 --max-num-seqs 4")
+    assert (wide["dtype"], wide["kv_dtype"]) == ("fp32", "fp32")
+    assert wide["weights_bytes"] == 4 * wide["parameters"]
+    assert wide["fits"][0]["max_sequences"] == 4
+    told = _size(capsys, "Qwen/Qwen3-1.7B", "L4", "--max-model-len 1000")
+    assert "more than the longest context of 1,000" in told["refused"][0]["reason"]
+
+
+def test_verdict_and_ladder_agree_about_ranks_that_share_experts(capsys: Captured) -> None:
+    spread = "-dp 16 --enable-expert-parallel"
+    found = _size(capsys, "deepseek-ai/DeepSeek-R1", "H100-SXM-80GB", spread)
+    assert (found["verdict"], found["fits"]) == ("does_not_start", [])
+    mended = _size(capsys, "deepseek-ai/DeepSeek-R1", "H100-SXM-80GB", f"{spread} {found['fix']}")
+    assert mended["verdict"] == "starts"
+    assert [(fit["count"], fit["split"]) for fit in mended["fits"]] == [(16, "given")]
+
+
+def test_more_free_memory_than_the_device_has_is_refused(capsys: Captured) -> None:
+    asked = ["size", "Qwen/Qwen3-1.7B", "--accelerator", "L4", "--engine", "vllm", "--free-memory"]
+    assert main([*asked, "60GiB"]) == 2
+    assert "RS0501" in capsys.readouterr().err
+    assert main([*asked, "60GiB", "--device-memory", "64GiB"]) == 0

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import sample_plans
+import sample_replays
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 
-from rightslice.reporting.html import plan_html
+from rightslice.reporting.html import plan_html, replay_html, trials_html
 
 pytestmark = [pytest.mark.needs_debian("chromium", "chromium-driver"), pytest.mark.slow]
 
@@ -35,6 +36,15 @@ def browser(tmp_path: Path) -> Iterator[webdriver.Chrome]:
     )
     yield driver
     driver.quit()
+
+
+OTHERS: dict[str, Callable[[], str]] = {
+    "replay": lambda: replay_html(sample_replays.scaled()),
+    "hostile": lambda: replay_html(sample_replays.hostile()),
+    "tuning": lambda: trials_html(sample_replays.tuning()),
+    "course": lambda: plan_html(sample_plans.voice(), (sample_replays.timeline(),)),
+}
+"""Pages with charts over time."""
 
 
 def _requested(driver: webdriver.Chrome) -> set[str]:
@@ -74,6 +84,41 @@ def test_dark_mode_changes_the_paper_and_text_keeps_its_contrast(browser: webdri
         assert browser.execute_script(_LOWEST_CONTRAST) >= 4.5
     assert papers[0] != papers[1]
 
+
+def test_charts_are_complete_offline_at_every_width_and_readable_in_light_and_dark(
+    browser: webdriver.Chrome, tmp_path: Path
+) -> None:
+    for name, made in OTHERS.items():
+        page = tmp_path / f"{name}.html"
+        page.write_text(made(), encoding="utf-8")
+        for width in (360, 800, 1440):
+            size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+            browser.get(page.as_uri())
+            browser.execute_script("document.querySelectorAll('details').forEach(e => e.open = true)")
+            assert browser.execute_script("return document.documentElement.scrollWidth") <= width, (name, width)
+            assert browser.execute_script(_OVERLAPPING) == [], (name, width)
+        for scheme in ("light", "dark"):
+            features = [{"name": "prefers-color-scheme", "value": scheme}]
+            browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+            assert browser.execute_script(_LOWEST_CONTRAST) >= 4.5, (name, scheme)
+    assert browser.get_log("browser") == []
+    assert {url.rpartition("/")[2] for url in _requested(browser) if not url.startswith("data:")} == {
+        f"{name}.html" for name in OTHERS
+    }
+
+
+_OVERLAPPING = """
+const found = [];
+for (const axis of document.querySelectorAll('svg.axis')) {
+  const boxes = [...axis.querySelectorAll('text')].map(e => [e.getBoundingClientRect(), e.textContent]);
+  for (let i = 0; i < boxes.length; i++) for (let j = 0; j < i; j++) {
+    const [a, x] = boxes[i], [b, y] = boxes[j];
+    if (a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom) found.push([x, y]);
+  }
+}
+return found;
+"""
 
 _LOWEST_CONTRAST = """
 const luminance = c => { const v = c.match(/[\\d.]+/g).slice(0, 3).map(x => { x /= 255;

@@ -166,7 +166,7 @@ def test_svg_attributes_and_text_cannot_break_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("largest", "last", "count"), [(7401.0, 8000.0, 4), (12000.0, 12500.0, 5), (133590.0, 150000.0, 3), (0.0, 0.1, 1)]
+    ("largest", "last", "count"), [(7401.0, 8000.0, 4), (12000.0, 12500.0, 5), (133590.0, 150000.0, 3), (0.0, 1.0, 1)]
 )
 def test_ticks_are_round_and_reach_the_largest(largest: float, last: float, count: int) -> None:
     ticks = svg.nice_ticks(largest)

@@ -30,6 +30,7 @@ def _heavy(document: dict[str, Any]) -> dict[str, Any]:
         ("models.rag.traffic.long.rate", "9/s", lambda d: d["models"][1]["traffic"][1]["rate"] == "9/s"),
         ("pipelines.voice.users.heavy.concurrent", "60", lambda d: _heavy(d)["concurrent"] == 60),
         ("pipelines.users.heavy.think_time", "5s", lambda d: _heavy(d)["think_time"] == "5s"),
+        ("models.chat.engine.prefix_caching", "no", lambda d: d["models"][0]["engine"] == {"prefix_caching": "no"}),
         ("budget", "{monthly: $9}", lambda d: d["budget"] == {"monthly": "$9"}),
     ],
 )  # fmt: skip

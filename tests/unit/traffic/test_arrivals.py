@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rightslice.core.errors import BadInputError
 from rightslice.core.rng import generator
 from rightslice.spec.workload import TrafficClass
-from rightslice.traffic.arrivals import DAY_S, Arrivals, offered_per_s, open_loop
+from rightslice.traffic.arrivals import DAY_S, Arrivals, mean_day, offered_per_s, open_loop
 from rightslice.traffic.recorded import PrefixBlocks
 from rightslice.traffic.traces import Trace, read_trace
 
@@ -158,6 +158,20 @@ def test_too_many_requests_are_refused() -> None:
 
 def test_no_classes_no_requests() -> None:
     assert len(open_loop((), 10.0, generator(1, "a"))) == 0
+
+
+def test_the_expected_day_is_the_one_that_is_drawn() -> None:
+    diurnal = TrafficClass.model_validate(
+        {"rate": {"mean": "10/s", "peak": "30/s"}, "shape": "diurnal", "input_tokens": 10}
+    )
+    even = traffic(rate="2/s")
+    expected = mean_day([diurnal, even], 900.0)
+    assert expected.shape == (96,)
+    assert expected.mean() == pytest.approx(12.0, rel=1e-3)
+    assert expected.max() == pytest.approx(32.0, rel=0.03)
+    drawn = open_loop([diurnal, even], DAY_S, np.random.default_rng(5), "mean", by_hour=True)
+    per_slice = np.bincount((drawn.arrival_ps / 1e12 / 900.0).astype(int), minlength=96) / 900.0
+    assert np.abs(per_slice - expected).max() < 4.0 * np.sqrt(expected.max() / 900.0)
 
 
 @pytest.mark.parametrize("peak", [10.0, 14.0, 30.0])

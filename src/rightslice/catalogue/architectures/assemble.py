@@ -24,21 +24,26 @@ from rightslice.core.quantities import format_bytes
 Part = Literal["layers", "embedding", "head", "outside", "tower"]
 
 
-def read_architecture(raw: Object, name: str, *, where: str = "", hf_quant: Object | None = None) -> Architecture:
+def read_architecture(
+    raw: Object, name: str, *, where: str = "", hf_quant: Object | None = None, checked: bool = False
+) -> Architecture:
     """The architecture that a configuration describes. Raises BadInputError RS2007 when it does not describe one.
+
+    Sizes that the file leaves to its class are told, unless it is known to be right without them (`checked`).
 
     parameters: sum over all tensors, multi-token-prediction layers left out. active_parameters: without the routed
     experts that one token does not visit; embeddings, head and towers are in both.
     """
     ledger, kind, own, config = build(raw, where or name)
-    text, _ = text_part(config, own)
+    text, text_family = text_part(config, own)
     dtype = base_dtype(raw, where or name)
     scheme = scheme_of(raw, hf_quant, where or name)
     notes = list(scheme.notes) if scheme is not None else []
     if not dtype:
         dtype = "bf16" if scheme is not None else "fp32"
-        notes.append(f"the configuration names no dtype: {dtype} is assumed for what is not quantised")
+        notes.append(f"the configuration names no dtype (torch_dtype): {dtype} is assumed for what is not quantised")
     groups = _groups(ledger, scheme, dtype)
+    approximations = [*ledger.approximations, *(scheme.approximations if scheme is not None else ())]
     if scheme is not None and not scheme.approximations and not _converted(groups, dtype):
         notes.append(f"quantisation {scheme.method}: no list matched a weight, bytes are those of the base dtype")
     moe = _merged_moe(ledger.layers)
@@ -47,6 +52,10 @@ def read_architecture(raw: Object, name: str, *, where: str = "", hf_quant: Obje
         number = predictor.layers
         held = f"{format_bytes(predictor.published_weights_bytes)}, loaded for speculative decoding only"
         notes.append(f"{number} multi-token-prediction layer{'s' if number > 1 else ''} not counted ({held})")
+    if not checked:
+        told, guessed = _left_out(config, own, text_family)
+        notes += told
+        approximations += guessed
     parameters = ledger.parameters
     heads = text.number("heads", 0)
     attention = _merged_attention(ledger.layers)
@@ -73,7 +82,7 @@ def read_architecture(raw: Object, name: str, *, where: str = "", hf_quant: Obje
         published_weights_bytes=sum(g.published_bytes for g in groups),
         quantisation=scheme.method if scheme is not None else "",
         kv_dtype_published=kv_dtype(raw, hf_quant),
-        approximations=(*ledger.approximations, *(scheme.approximations if scheme is not None else ())),
+        approximations=tuple(approximations),
         notes=tuple(notes),
         weights=groups,
         quantisation_block=_block(scheme),
@@ -82,6 +91,16 @@ def read_architecture(raw: Object, name: str, *, where: str = "", hf_quant: Obje
         predictor=predictor,
         classes=_classes(raw),
     )
+
+
+def _left_out(config: Config, own: Family, text: Family) -> tuple[list[str], list[str]]:
+    """What was taken for sizes that the file does not give: facts of the class, and guesses."""
+    usual, guessed = config.assumed(guessed=False), config.assumed(guessed=True)
+    if not text.known:
+        usual, guessed = (), (*usual, *guessed)
+    name = text.name or own.name
+    told = [f"not in the configuration, default of the class {name}: {', '.join(usual)}"] if usual else []
+    return told, [f"not in the configuration, assumed: {', '.join(guessed)}"] if guessed else []
 
 
 def _classes(raw: Object) -> tuple[str, ...]:

@@ -8,7 +8,14 @@ from typing import Final, Literal
 
 from rightslice.catalogue.architectures.config import Config, Object
 from rightslice.catalogue.architectures.encoders import encoder, pair, speech_encoder, vision_encoder
-from rightslice.catalogue.architectures.families import Family, family, family_like_gpt2, family_of_class
+from rightslice.catalogue.architectures.families import (
+    Family,
+    family,
+    family_like_bert,
+    family_like_gpt2,
+    family_of_class,
+)
+from rightslice.catalogue.architectures.foreign import refuse_foreign
 from rightslice.catalogue.architectures.ledger import Ledger, unknown_family
 from rightslice.catalogue.architectures.multimodal import flattened, multimodal
 from rightslice.catalogue.architectures.seq2seq import encoder_decoder
@@ -45,7 +52,9 @@ def find_family(raw: Object) -> Family:
         by_class = family_of_class(names[0], known=own.known)
         if by_class is not None:
             return by_class
-    return family_like_gpt2(own.name) if not own.known and _reads_like_gpt2(raw) else own
+    if own.known:
+        return own
+    return family_like_gpt2(own.name) if _reads_like_gpt2(raw) else family_like_bert(own.name, raw) or own
 
 
 def _reads_like_gpt2(raw: Object) -> bool:
@@ -60,16 +69,17 @@ def build(raw: Object, where: str) -> tuple[Ledger, Kind, Family, Config]:
     Raises BadInputError: RS2007 for one that is incomplete or contradicts itself, RS0311 for a class that is known to
     be laid out in a way that is not modelled.
     """
+    refuse_foreign(raw, where)
     own = find_family(raw)
     config = Config(flattened(raw), own.defaults, where)
     if reason := own.trait("unsupported"):
         hint = "give its bytes as a custom model with memory: {weights, kv_cache, overhead}"
         raise BadInputError(Diagnostic("RS0311", f"{own.name} is not modelled: {reason}", Location(where), hint))
-    trait = own.trait("kind", "decoder")
+    trait = own.trait("kind", "vision" if own.is_tower else "decoder")
     kind: Kind = next((k for k in _BUILDERS if k == trait), "decoder")
     if not own.known and config.flag("is_encoder_decoder"):
         kind = "encoder-decoder"
-    if not own.known and config.has("image_size") and config.has("patch_size") and not config.parts():
+    if not own.known and config.has("patch_size") and not config.has("vocab") and not config.parts():
         kind = "vision"
     ledger = _BUILDERS[kind](config, own)
     notes = dict.fromkeys((*_approximations(own, kind), *ledger.approximations))

@@ -64,17 +64,28 @@ ALIASES: Final[dict[str, tuple[str, ...]]] = {
 """One quantity -> the keys under which configurations give it, the commonest first."""
 
 
+_NONE: Final = "none"
+_ESSENTIAL: Final = ("hidden", "layers", "heads", "vocab")
+
+
+def _matters(key: str) -> bool:
+    """Whether a value that the class gives is told: activations, biases and norms weigh too little."""
+    return not key.endswith(("_act", "activation_function", "_type")) and "bias" not in key and "norm" not in key
+
+
 class Config:
     """One JSON object of a configuration with the defaults of its class. Wrong values raise BadInputError RS2007.
 
     A key that is present with `null` is not the same as an absent one: `null` means none, absent means the default.
     """
 
-    __slots__ = ("_defaults", "_raw", "where")
+    __slots__ = ("_assumed", "_defaults", "_label", "_raw", "where")
 
     def __init__(self, raw: Object, defaults: Object, where: str) -> None:
         self._raw = raw
         self._defaults = defaults
+        self._label = ""
+        self._assumed: dict[str, tuple[str, bool]] = {}
         self.where = where
 
     def error(self, message: str, hint: str = "") -> BadInputError:
@@ -84,23 +95,70 @@ class Config:
     def _find(self, name: str) -> tuple[str, Json]:
         names = ALIASES.get(name, (name,))
         for source in (self._raw, self._defaults):
-            present = False
-            for key in names:
-                if key in source:
-                    present = True
-                    if source[key] is not None:
-                        return key, source[key]
+            present = [key for key in names if key in source]
+            key = next((key for key in present if source[key] is not None), None)
+            if key is not None:
+                return key, source[key]
             if present:
-                return names[0], None
+                return present[0], None
         return names[0], None
+
+    def _taken(self, name: str) -> tuple[str, Json]:
+        """As `_find`, and remembers what comes from the class, and what the file sets to null against the class.
+
+        Raises BadInputError for a null where no network can do without.
+        """
+        key, value = self._find(name)
+        if value is not None and key not in self._raw and _matters(key):
+            self.assume(key, value)
+        if value is None and key in self._raw:
+            self._note_null(name, key)
+        return key, value
+
+    def _note_null(self, name: str, key: str) -> None:
+        usual = next((self._defaults[k] for k in ALIASES.get(name, (name,)) if self._defaults.get(k)), None)
+        if usual is None or isinstance(usual, bool):
+            return
+        if name in _ESSENTIAL:
+            raise self.error(f"{key} is null", "give the model's complete config.json")
+        self.assume(key, _NONE)
 
     def has(self, *names: str) -> bool:
         """Whether any of the keys is given (or a class default) and not null."""
-        return any(self._find(name)[1] is not None for name in names)
+        for name in names:
+            key, value = self._find(name)
+            if value is not None:
+                return True
+            if key in self._raw:
+                self._note_null(name, key)
+        return False
 
-    def inside(self, part: Object, defaults: Object | None = None) -> Config:
-        """A nested part of the same file."""
-        return Config(part, defaults or {}, self.where)
+    def inside(self, part: Object, defaults: Object | None = None, label: str = "") -> Config:
+        """A nested part of the same file; `label` is the key that holds it where its sizes are another network's."""
+        found = Config(part, defaults or {}, self.where)
+        found._label = label or self._label
+        found._assumed = self._assumed
+        return found
+
+    def assumed(self, *, guessed: bool) -> tuple[str, ...]:
+        """Sizes that the file leaves out with what was taken for them, in order of use.
+
+        `guessed`: those that the class would not take either, since the file sets them to null.
+        """
+        return tuple(f"{key} {text}" for key, (text, guess) in self._assumed.items() if guess is guessed)
+
+    def assume(self, key: str, value: Json, rule: str = "") -> None:
+        """Remember that `value` was taken for a key that the file does not give."""
+        name = f"{self._label}.{key}" if self._label else key
+        null = key in self._raw and self._raw[key] is None
+        why = "; ".join(text for text in ("null in the file" if null else "", rule) if text)
+        guess = null and self._defaults.get(key) is not None
+        text = value if isinstance(value, str) else _shown(value)
+        told = (f"{text}{f' ({why})' if why else ''}", guess and value != _NONE)
+        if value == _NONE:
+            self._assumed.setdefault(name, told)
+        else:
+            self._assumed[name] = told
 
     def given(self, key: str) -> bool:
         """Whether the file itself carries the key, null included."""
@@ -112,7 +170,7 @@ class Config:
 
     def maybe(self, name: str, *, low: int = 0, high: int = MAX_WIDTH) -> int | None:
         """A whole number, or None when absent or null."""
-        key, value = self._find(name)
+        key, value = self._taken(name)
         return None if value is None else self._whole(key, value, low, high)
 
     def number(self, name: str, default: int | None = None, *, low: int = 0, high: int = MAX_WIDTH) -> int:
@@ -120,9 +178,11 @@ class Config:
         value = self.maybe(name, low=low, high=high)
         if value is not None:
             return value
+        key = self._find(name)[0]
         if default is None:
-            key = ALIASES.get(name, (name,))[0]
             raise self.error(f"{key} is missing", "give the model's complete config.json")
+        if default > 1 or key in self._raw:
+            self.assume(key, default)
         return default
 
     def most(self, name: str, default: int | None = None, *, low: int = 0, high: int = 1 << 16) -> int:
@@ -137,7 +197,7 @@ class Config:
 
     def real(self, name: str, default: float) -> float:
         """A finite number, for multipliers such as `expand`."""
-        key, value = self._find(name)
+        key, value = self._taken(name)
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -149,9 +209,11 @@ class Config:
     def flag(self, name: str, default: bool = False) -> bool:
         """A boolean; null counts as `default`."""
         key, value = self._find(name)
+        if (key in self._defaults or key == "tie_word_embeddings") and self._raw.get(key) is None and _matters(key):
+            self.assume(key, default if value is None else value)
         if value is None:
             return default
-        if not isinstance(value, bool | int):
+        if value not in (False, True):
             raise self.error(f"{key} must be true or false, not {_shown(value)}")
         return bool(value)
 
@@ -162,12 +224,12 @@ class Config:
 
     def text(self, name: str, default: str = "") -> str:
         """A string; anything else counts as absent."""
-        value = self._find(name)[1]
+        value = self._taken(name)[1]
         return value if isinstance(value, str) else default
 
     def words(self, name: str) -> tuple[str, ...] | None:
         """A list of strings, or None."""
-        key, value = self._find(name)
+        key, value = self._taken(name)
         if value is None or isinstance(value, str):
             return None
         if not isinstance(value, Sequence) or any(not isinstance(item, str) for item in value):
@@ -176,10 +238,12 @@ class Config:
 
     def numbers(self, name: str, *, low: int = 0, high: int = MAX_WIDTH) -> tuple[int, ...] | None:
         """A list of whole numbers (a bare one counts as none), or None. The text form of a list is read too."""
-        key, value = self._find(name)
+        key, value = self._taken(name)
         if isinstance(value, str):
-            parts: Sequence[str] = value.strip("[]() ").replace(" ", ",").split(",")
-            value = [int(p) for p in parts if p.isdigit() and len(p) < 9]
+            parts = [p for p in value.strip("[]() ").replace(" ", ",").split(",") if p]
+            if not all(p.isdigit() and len(p) < 9 for p in parts):
+                raise self.error(f"{key} must be a list of whole numbers, not {_shown(value)}")
+            value = [int(p) for p in parts]
         if value is None or not isinstance(value, Sequence):
             return None
         if len(value) > MAX_LAYERS:
@@ -226,9 +290,14 @@ class Config:
         return value
 
 
+_SHORT: Final = 4
+
+
 def _shown(value: Json) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return "a list"
+        return "a list" if len(value) > _SHORT else f"[{', '.join(_shown(item) for item in value)}]"
     if isinstance(value, Mapping):
         return "an object"
     text = (

@@ -100,7 +100,7 @@ def _aya(config: Config, width: int, text: int) -> list[Weight]:
 
 
 def _tiled(config: Config, _width: int, text: int) -> list[Weight]:
-    vision = Config(config.part("vision_config") or {}, {}, config.where)
+    vision = config.inside(config.part("vision_config") or {}, label="vision_config")
     return [linear("linear", text, vision.number("vision_output_dim", 7680), bias=True)]
 
 
@@ -110,7 +110,7 @@ def _gemma3n(config: Config, width: int, text: int) -> list[Weight]:
 
 def _voxtral(config: Config, width: int, text: int) -> list[Weight]:
     part = config.part("audio_config") or {}
-    inputs = Config(part, {}, config.where).number("intermediate_size", 4 * width)
+    inputs = config.inside(part).number("intermediate_size", 4 * width)
     return [linear("linear_1", text, inputs), linear("linear_2", text, text)]
 
 
@@ -124,7 +124,7 @@ def _minimax(_config: Config, width: int, text: int) -> list[Weight]:
 
 
 def _llama4(config: Config, _width: int, text: int) -> list[Weight]:
-    vision = Config(config.part("vision_config") or {}, {}, config.where)
+    vision = config.inside(config.part("vision_config") or {}, label="vision_config")
     hidden, ratio = vision.number("hidden", 1408), vision.real("pixel_shuffle_ratio", 0.5)
     inner, out = vision.number("projector_input_dim", 4096), vision.number("projector_output_dim", 4096)
     shuffled = int(hidden / (ratio * ratio)) if ratio else hidden
@@ -144,7 +144,7 @@ def _step(config: Config, width: int, text: int) -> list[Weight]:
 
 
 def _glm(config: Config, width: int, text: int) -> list[Weight]:
-    vision = Config(config.part("vision_config") or {}, {}, config.where)
+    vision = config.inside(config.part("vision_config") or {}, label="vision_config")
     out, merge = vision.number("out_hidden_size", text), vision.number("spatial_merge_size", 2, low=1, high=64)
     inner = vision.number("intermediate_size", 13696)
     return [
@@ -180,9 +180,9 @@ def _downsampled(_config: Config, width: int, text: int) -> list[Weight]:
 
 def _idefics2(config: Config, width: int, text: int) -> list[Weight]:
     """A gated projection, then a perceiver whose latents attend to the patches."""
-    nested = Config(config.part("text_config") or {}, {}, config.where)
+    nested = config.inside(config.part("text_config") or {}, label="text_config")
     inner = nested.number("intermediate", 14_336)
-    part = Config(config.part("perceiver_config") or {}, {}, config.where)
+    part = config.inside(config.part("perceiver_config") or {}, label="perceiver_config")
     heads, dim = part.number("resampler_n_heads", 16), part.number("resampler_head_dim", 96)
     kv_heads = part.number("num_key_value_heads", 4)
     layer = [
@@ -226,18 +226,18 @@ def linear_copies(module: str, rows: int, columns: int, copies: int) -> Weight:
 
 
 def _blip2(config: Config, _width: int, text: int) -> list[Weight]:
-    part = Config(config.part("qformer_config") or {}, {}, config.where)
+    part = config.inside(config.part("qformer_config") or {}, label="qformer_config")
     return _query_transformer(part, config.number("num_query_tokens", 32), text)
 
 
 def _granite(config: Config, _width: int, text: int) -> list[Weight]:
-    part = Config(config.part("projector_config") or {}, {}, config.where)
+    part = config.inside(config.part("projector_config") or {}, label="projector_config")
     rate = config.number("downsample_rate", 5, low=1)
     return _query_transformer(part, config.number("window_size", 15) // rate, text)
 
 
 def _omni_audio(config: Config, width: int, text: int) -> list[Weight]:
-    part = Config(config.part("audio_config") or {}, {}, config.where)
+    part = config.inside(config.part("audio_config") or {}, label="audio_config")
     out = part.number("output_dim", text)
     return [Weight("audio_bos_eos_token", 2, out), linear("proj", out, width, bias=True)]
 
@@ -258,7 +258,7 @@ def _aria(config: Config, width: int, text: int) -> list[Weight]:
 
 
 def _convolved_audio(config: Config, width: int, text: int) -> list[Weight]:
-    part = Config(config.part("audio_config") or {}, {}, config.where)
+    part = config.inside(config.part("audio_config") or {}, label="audio_config")
     return [
         linear("proj1", width, width, bias=True),
         linear("proj2", part.number("output_dim", text), width, bias=True),
@@ -267,7 +267,7 @@ def _convolved_audio(config: Config, width: int, text: int) -> list[Weight]:
 
 def _ernie(config: Config, width: int, text: int) -> list[Weight]:
     """ERNIE-VL: patches merged in space, then in time, then projected."""
-    vision = Config(config.part("vision_config") or {}, {}, config.where)
+    vision = config.inside(config.part("vision_config") or {}, label="vision_config")
     merge = vision.number("spatial_merge_size", config.number("spatial_conv_size", 2), low=1, high=64)
     frames = vision.number("temporal_merge_size", config.number("temporal_conv_size", 2), low=1, high=64)
     merged = width * merge * merge

@@ -173,7 +173,7 @@ def _extras(config: Config, hidden: int) -> list[Weight]:
 def _adapters(config: Config, weights: list[Weight]) -> list[Weight]:
     """Low-rank adapters that are part of the model (Phi-4-multimodal): one per fused matrix and modality."""
     parts = [part for key in ("vision_lora", "speech_lora") if (part := config.part(key))]
-    rank = sum(Config(part, {}, config.where).number("r", 0, high=1 << 16) for part in parts)
+    rank = sum(config.inside(part).number("r", 0, high=1 << 16) for part in parts)
     if not rank:
         return []
     fused = ("k_proj", "v_proj", "up_proj")  # read the same input as the one before them

@@ -144,8 +144,10 @@ def _label_count(config: Config) -> int:
 
 
 def _tower_layers(weights: tuple[Weight, ...]) -> tuple[tuple[Layer, ...], tuple[Weight, ...]]:
-    """Splits a tower's weights into its layers and the rest."""
+    """Splits a tower's weights into its layers and the rest; all are the rest where layers hold a matrix twice."""
     inside = [w for w in weights if ".layers." in w.module]
+    if len({w.copies for w in inside}) > 1:
+        return (), weights
     outside = tuple(w for w in weights if ".layers." not in w.module)
     number = max((w.copies for w in inside), default=0)
     one = Layer(tuple(replace(w, copies=1) for w in inside), (no_cache(),))
@@ -165,6 +167,8 @@ def vision_encoder(config: Config, family: Family) -> Ledger:
         labels, inputs = _label_count(config), config.number("hidden", low=1) * family.amount("label_inputs", 1)
         outside = (*outside, Weight("classifier", labels, inputs, bias=labels))
     notes = () if family.known else (unknown_family(family.name),)
+    if family.known and family.trait("kind") != "vision":
+        notes = (f"{family.name} is a part of a larger model: what joins it to the rest is not counted",)
     return Ledger(layers, outside=outside, approximations=notes)
 
 
@@ -177,7 +181,7 @@ def pair(config: Config, family: Family) -> Ledger:
     for key in ("text_config", "vision_config"):
         part = config.part(key) or {}
         own = part_family(part, family, key)
-        nested = Config(part, own.defaults, config.where)
+        nested = config.inside(part, own.defaults, key)
         widths.append(nested.number("hidden", low=1))
         if own.is_tower:
             parts += tower(nested, own, "vision_model")

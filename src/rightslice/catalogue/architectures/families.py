@@ -1,7 +1,7 @@
 """What a configuration does not say because its class says it: one entry per `model_type`, read from data.
 
 `defaults` are values of keys that a configuration may leave out. `traits` describe the layers (norms, biases, extra
-tensors). Both were read from the public classes of Transformers 5.24 and checked against models built from them.
+tensors). Both were read from the public classes of Transformers 5.24 (some 5.19) and checked against models of them.
 Classes that publish code of their own were checked against published parameter counts; those that were not carry an
 `approximation`. `like`: the entry whose traits it shares; `variants`: keys whose presence means another entry.
 """
@@ -78,6 +78,24 @@ def family(model_type: str) -> Family:
 def family_like_gpt2(model_type: str) -> Family:
     """The traits of an unknown class whose keys are named as those of GPT-2."""
     return replace(_resolve("@unknown-gpt"), name=model_type, known=False)
+
+
+def family_like_bert(model_type: str, raw: Object) -> Family | None:
+    """The traits of an unknown class with layer norms and an activation without a gate, by its keys; None without.
+
+    Classes with token types read a whole input, the others are decoders; positions are learned where nothing rotates.
+    """
+    activation = str(raw.get("hidden_act") or "")
+    layered = any(key in raw for key in ("layer_norm_eps", "layer_norm_epsilon")) and "rms_norm_eps" not in raw
+    if not layered or not activation.startswith(("gelu", "relu", "quick_gelu")):
+        return None
+    found = replace(_resolve("@unknown-gpt"), name=model_type, known=False)
+    traits: dict[str, Json] = {**found.traits}
+    if not any(key.startswith(("rope", "rotary")) for key in raw):
+        traits["positions"] = "learned"
+    if "type_vocab_size" in raw:
+        traits.update(kind="encoder", token_types=True, pooler=True, positions="learned")
+    return replace(found, traits=traits)
 
 
 @cache

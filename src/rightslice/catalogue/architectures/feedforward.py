@@ -35,6 +35,8 @@ def gated(config: Config, family: Family) -> bool:
         return True
     style = family.trait("mlp")
     if style == "by-activation":
+        if config.has("feed_forward_proj") and not isinstance(config.raw("feed_forward_proj"), str):
+            raise config.error("feed_forward_proj must be a word", "relu or gated-gelu")
         return "gated" in config.text("feed_forward_proj")
     return style != "plain" if style else config.text("mlp_hidden_act") not in _UNGATED
 
@@ -90,7 +92,10 @@ def expert_width(config: Config, family: Family, shape: Shape) -> int:
     if isinstance(given, list):
         widths = config.numbers("expert_intermediate") or ()
         return max(widths, default=0) or shape.intermediate
-    value = config.maybe("expert_intermediate") or shape.intermediate
+    value = config.maybe("expert_intermediate")
+    if not value:
+        value = shape.intermediate
+        config.assume("moe_intermediate_size", value, "intermediate_size")
     return family.amount("expert_width_factor", 1) * value
 
 

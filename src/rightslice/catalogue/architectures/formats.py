@@ -7,11 +7,11 @@ input channel); compressed-tensors integers packed bits and a 2-byte scale per g
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rightslice.catalogue.architectures.config import Object
+from rightslice.catalogue.architectures.config import Json, Object
 from rightslice.catalogue.architectures.weights import Weight
 from rightslice.core.errors import BadInputError, Diagnostic, Location, did_you_mean
 
@@ -68,14 +68,25 @@ def _integer_name(bits: float) -> str:
     return "int4" if bits <= 4 else "int8"
 
 
+def _parts(raw: Object) -> Iterator[Object]:
+    """The configuration and its language models inside each other, from the outside in."""
+    part: Json = raw
+    for _ in range(_DEPTH):
+        if not isinstance(part, Mapping):
+            return
+        yield part
+        part = next((part[key] for key in ("text_config", "llm_config", "thinker_config") if key in part), None)
+
+
+_DEPTH: Final = 5
+
+
 def base_dtype(raw: Object, where: str = "") -> str:
     """The dtype of unquantised weights: `dtype` or `torch_dtype`, outside or in the text part; empty when not said.
 
     Raises BadInputError RS2007 for one that no engine serves.
     """
-    for part in (raw, raw.get("text_config"), raw.get("llm_config"), raw.get("thinker_config")):
-        if not isinstance(part, Mapping):
-            continue
+    for part in _parts(raw):
         for key in ("dtype", "torch_dtype"):
             value = part.get(key)
             if value is None:

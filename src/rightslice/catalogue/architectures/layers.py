@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from rightslice.catalogue.architectures.config import MAX_CONTEXT, MAX_LAYERS, Config, Object
 from rightslice.catalogue.architectures.families import Family
 
+T = TypeVar("T")
 FULL, SLIDING, CHUNKED, LINEAR, COMPRESSED, HYBRID = "full", "sliding", "chunked", "linear", "compressed", "hybrid"
 CROSS = "cross"
 MLP, MOE, NONE, PROJECTION = "mlp", "moe", "none", "projection"
@@ -48,6 +49,8 @@ def mixer_words(config: Config, family: Family, count: int) -> tuple[tuple[str, 
         return _from_window_layer(config, count), False
     if config.maybe("attention_chunk_size"):
         return _by_rope(config, count), True
+    if family.trait("recurrent"):
+        raise config.error("no key tells which layers are recurrent", "give hybrid_override_pattern or layer_types")
     return (FULL,) * count, False
 
 
@@ -76,28 +79,32 @@ def guessed_words(config: Config) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word for word in named if word.casefold() not in _WORDS))
 
 
+_PATTERNS: Final = ("hybrid_override_pattern", "hybrid_layer_pattern", "block_types", "_block_types", "attn_type_list")
+
+
 def _listed(config: Config, count: int) -> tuple[str, ...] | None:
+    for key in (*_LISTS, *_PATTERNS):
+        if config.raw(key) in ("", []):
+            raise config.error(f"{key} is empty", "one word or letter per layer, or no such key")
+        if key in _LISTS and isinstance(config.raw(key), str):
+            raise config.error(f"{key} must be a list of words, one per layer")
     for key in _LISTS:
         words = config.words(key)
         if words:
-            return _fitted(config, key, tuple(_word(config, key, w) for w in words), count)
+            return _of_all(config, key, tuple(_word(config, key, w) for w in words), count)
     pattern = config.text("hybrid_override_pattern") or config.text("hybrid_layer_pattern")
     if pattern:
         words = tuple(_word(config, "hybrid_override_pattern", w) for w in pattern if w != "|")
-        return _fitted(config, "hybrid_override_pattern", words, count)
+        return _of_all(config, "hybrid_override_pattern", words, count)
     cycle = config.words("block_types") or config.words("_block_types")
     if cycle:
         return tuple(_word(config, "block_types", cycle[i % len(cycle)]) for i in range(count))
     letters = config.text("sliding_window_pattern")
     if letters and config.has("window"):
+        if set(letters.upper()) - {"L", "G"}:
+            raise config.error(f'sliding_window_pattern "{letters[:40]}" is not known', "letters L and G, or a number")
         return tuple(SLIDING if letters[i % len(letters)] in "Ll" else FULL for i in range(count))
     return None
-
-
-def _fitted(config: Config, key: str, words: tuple[str, ...], count: int) -> tuple[str, ...]:
-    if len(words) < count:
-        raise config.error(f"{key} has {len(words)} entries for {count} layers")
-    return words[:count]  # the rest belongs to multi-token-prediction layers
 
 
 def _by_number(config: Config, count: int) -> tuple[str, ...] | None:
@@ -105,10 +112,10 @@ def _by_number(config: Config, count: int) -> tuple[str, ...] | None:
     for key, zero, one in (("attn_type_list", LINEAR, FULL), ("hybrid_layer_pattern", FULL, SLIDING)):
         numbers = config.numbers(key)
         if numbers:
-            return _fitted(config, key, tuple(one if n else zero for n in numbers), count)
+            return _of_all(config, key, tuple(one if n else zero for n in numbers), count)
     ratios = config.numbers("compress_ratios")
     if ratios:
-        return _fitted(config, "compress_ratios", tuple(COMPRESSED if r else SLIDING for r in ratios), count)
+        return _of_all(config, "compress_ratios", tuple(COMPRESSED if r else SLIDING for r in ratios), count)
     pairs = config.raw("attention_types")
     if isinstance(pairs, Sequence) and not isinstance(pairs, str):
         return _attention_types(config, pairs, count)
@@ -122,7 +129,7 @@ def _attention_types(config: Config, pairs: Sequence[object], count: int) -> tup
         if not (isinstance(pair, Sequence) and len(pair) == 2 and isinstance(pair[1], int) and pair[1] <= MAX_LAYERS):
             raise config.error("attention_types must be pairs of a list and a count")
         words += [_word(config, "attention_types", str(w)) for w in pair[0]] * pair[1]
-    return _fitted(config, "attention_types", tuple(words), count)
+    return _of_all(config, "attention_types", tuple(words), count)
 
 
 def _by_index(config: Config, count: int) -> tuple[str, ...] | None:
@@ -136,7 +143,7 @@ def _by_index(config: Config, count: int) -> tuple[str, ...] | None:
             return tuple(FULL if i in indices else LINEAR for i in range(count))
     linear = config.part("linear_attn_config")
     if linear is not None:
-        nested = Config(linear, {}, config.where)
+        nested = config.inside(linear)
         full = nested.numbers("full_attn_layers")
         if full is not None:  # counted from 1
             return tuple(FULL if i + 1 in full else LINEAR for i in range(count))
@@ -166,12 +173,14 @@ def _by_pattern(config: Config, family: Family, count: int) -> tuple[str, ...] |
     """The pattern of the class: a window in all layers but each `period`-th, or a list of words to repeat."""
     cycle = family.traits.get("cycle")
     if isinstance(cycle, Sequence) and not isinstance(cycle, str):
+        config.assume("layer_types", "the pattern of the class")
         return tuple(_word(config, "layer_types", str(cycle[i % len(cycle)])) for i in range(count))
     key = family.trait("period_key", "sliding_window_pattern")
     period = config.maybe(key) if family.amount("period", 0) or family.trait("period_key") else None
     period = family.amount("period", 0) if period is None else period
     if not period:
         return None
+    config.assume("layer_types", "the pattern of the class")
     other = _word(config, "layer_types", family.trait("others", SLIDING))
     offset = family.amount("offset", 1)
     extra = family.trait("also_full").split(",")
@@ -189,7 +198,7 @@ def _by_rope(config: Config, count: int) -> tuple[str, ...]:
     """Chunked attention with full attention where there is no rotary embedding (Llama 4)."""
     flags = config.numbers("no_rope_layers")
     if flags:
-        return _fitted(config, "no_rope_layers", tuple(CHUNKED if f else FULL for f in flags), count)
+        return _of_all(config, "no_rope_layers", tuple(CHUNKED if f else FULL for f in flags), count)
     period = config.number("no_rope_layer_interval", 4, low=1)
     return tuple(CHUNKED if (i + 1) % period else FULL for i in range(count))
 
@@ -215,18 +224,27 @@ def window_tokens(config: Config, family: Family, word: str) -> int:
 def moe_flags(config: Config, family: Family, count: int) -> tuple[bool, ...]:
     """Whether each layer's feed-forward block is a mixture of experts."""
     if config.most("experts", 0) < 2 and not family.switch("always_moe", config):
+        if config.maybe("top_k") and config.has("expert_intermediate") and not config.has("experts"):
+            config.assume("num_experts", "none")
         return (False,) * count
     words = config.words("mlp_layer_types")
     if words:
-        return tuple(w not in _DENSE for w in words[:count]) + (True,) * (count - len(words))
+        return tuple(w not in _DENSE for w in _of_all(config, "mlp_layer_types", words, count))
     for key in ("moe_layers_enum", "moe_layers"):
         indices = config.numbers(key)
         if indices:
             return tuple(i in indices for i in range(count))
     frequencies = config.numbers("moe_layer_freq")
     if frequencies:
-        return tuple(bool(f) for f in frequencies[:count]) + (True,) * (count - len(frequencies))
+        return tuple(bool(f) for f in _of_all(config, "moe_layer_freq", frequencies, count))
     return _moe_by_rule(config, count)
+
+
+def _of_all(config: Config, key: str, values: tuple[T, ...], count: int) -> tuple[T, ...]:
+    """One value per layer; what goes beyond belongs to multi-token-prediction layers."""
+    if len(values) < count:
+        raise config.error(f"{key} has {len(values)} entries for {count} layers")
+    return values[:count]
 
 
 def _moe_by_rule(config: Config, count: int) -> tuple[bool, ...]:
@@ -234,7 +252,8 @@ def _moe_by_rule(config: Config, count: int) -> tuple[bool, ...]:
         config.most(key, 0)
         for key in ("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers", "first_dense_layers")
     )
-    last = config.most("moe_layer_end_index", count - 1) if not _negative(config, "moe_layer_end_index") else count - 1
+    given = not _negative(config, "moe_layer_end_index") and config.has("moe_layer_end_index")
+    last = config.most("moe_layer_end_index") if given else count - 1
     only_dense = config.numbers("mlp_only_layers") or ()
     period = max(1, config.number("decoder_sparse_step", 1))
     interval = max(

@@ -200,7 +200,8 @@ def _grouped_bits(method: str, own: Config, _config: Config, skip: Names | None)
     bits = own.number(key, usual_bits, low=1, high=8)
     if bits not in allowed:
         raise own.error(f"{method}: {key} = {bits}", f"one of {', '.join(str(b) for b in allowed)}")
-    told = f"{method}: scales, and modules with bits of their own, are estimated; {FILES}"
+    name = method if own.has("quant_method") else f"no quant_method, read as {method}"
+    told = f"{name}: scales, and modules with bits of their own, are estimated; {FILES}"
     group = group_size(own, "group_size", usual_group)
     return Scheme(method, affine(bits, group), skip=skip, approximations=(told,))
 

@@ -46,9 +46,15 @@ def read_method(own: Config, config: Config) -> Scheme | None:
     if method == "modelopt_fp8" and isinstance(own.raw("quantized_layers"), Mapping):
         return _fp8(method, own, config, None)
     found = _grouped(method, own) or modelopt(own)
+    if found is not None and method not in _MODELOPT and "modelopt" not in method:
+        told = f'quant_method "{method[:40]}" is not known: read by its groups; {FILES}'
+        return replace(found, approximations=(*found.approximations, told))
     if found is not None or own.has("quant_algo", "kv_cache_quant_algo", "kv_cache_scheme"):
         return found
     return _unread(method, own)
+
+
+_MODELOPT: Final = frozenset({"", "nvfp4", "compressed-tensors"})
 
 
 def _implied(own: Config) -> str:
@@ -88,9 +94,14 @@ def _mxfp4(_method: str, _own: Config, _config: Config, _skip: Names | None) -> 
 
 
 def _fp8(method: str, own: Config, config: Config, skip: Names | None) -> Scheme:
-    if isinstance(own.raw("quantized_layers"), Mapping):
+    if own.part("quantized_layers"):
         return Scheme("mixed", _fp8_format(own), own=listed_layers(own))
+    if own.raw("quant_algo") == "MIXED_PRECISION":
+        told = f"MIXED_PRECISION without quantized_layers: all weights are counted as FP8; {FILES}"
+        return Scheme("fp8", _fp8_format(own), skip=skip, approximations=(told,))
     expert = config.raw("expert_dtype") or own.raw("expert_dtype")
+    if expert not in (None, "", "fp4", "mxfp4", "fp8", "bf16", "bfloat16"):
+        raise own.error(f"expert_dtype {str(expert)[:40]!r} is not known", "fp4 or fp8")
     experts = Format("fp4", 4, 1, rows=1, columns=32) if expert in ("fp4", "mxfp4") else None
     return Scheme("fp8-fp4-experts" if experts else "fp8", _fp8_format(own), experts, skip=skip)
 
@@ -223,7 +234,7 @@ def _compressed(method: str, own: Config, _config: Config, _skip: Names | None) 
     found = _grouped(method, own)
     if found is not None or own.raw("kv_cache_scheme") is not None:
         return found
-    told = f"{method} without a group that quantises weights: they are counted unquantised; {FILES}"
+    told = f"{method} without config_groups that quantise weights: they are counted unquantised; {FILES}"
     return Scheme(method, None, approximations=(told,))
 
 

@@ -134,4 +134,4 @@ def _listed(layers: Json) -> tuple[tuple[tuple[Names, Format], ...], tuple[str, 
 
 def listed_layers(own: Config) -> tuple[tuple[Names, Format], ...]:
     """Formats of the modules that `quantized_layers` names."""
-    return _listed(own.raw("quantized_layers"))[0]
+    return _listed(own.part("quantized_layers"))[0]

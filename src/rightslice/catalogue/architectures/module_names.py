@@ -81,9 +81,11 @@ class Names:
 
 
 def names_of(values: Json) -> Names | None:
-    """The list as `Names`; None for anything but a list. Raises BadInputError RS2007 for one that is too long."""
-    if not isinstance(values, Sequence) or isinstance(values, str):
+    """The list as `Names`; None for null. Raises BadInputError RS2007 for anything else and for too long a list."""
+    if values is None:
         return None
+    if not isinstance(values, Sequence) or isinstance(values, str) or any(not isinstance(v, str) for v in values):
+        raise BadInputError(Diagnostic("RS2007", f"a quantisation list must hold names, not {str(values)[:40]!r}"))
     if len(values) > _MAX_NAMES:
         raise BadInputError(Diagnostic("RS2007", f"a quantisation list has {len(values)} entries"))
     plain: set[str] = set()

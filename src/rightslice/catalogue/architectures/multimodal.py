@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from rightslice.catalogue.architectures.config import Config, Object
+from rightslice.catalogue.architectures.config import ALIASES, Config, Object
 from rightslice.catalogue.architectures.connectors import PROJECTORS
 from rightslice.catalogue.architectures.decoder import decoder
-from rightslice.catalogue.architectures.families import Family, family
+from rightslice.catalogue.architectures.families import Family, family, family_like_bert
 from rightslice.catalogue.architectures.ledger import Ledger, unknown_family
 from rightslice.catalogue.architectures.named import named_tower
 from rightslice.catalogue.architectures.towers import tower, tower_width
@@ -29,7 +29,9 @@ def text_part(config: Config, parent: Family, depth: int = 0) -> tuple[Config, F
         part = config.part(key)
         if part is not None:
             child = part_family(part, parent, key)
-            nested = Config(flattened(_inherited(config, part)), child.defaults, config.where)
+            if not part:
+                config.assume(key, "empty")
+            nested = config.inside(flattened(_inherited(config, part)), child.defaults)
             deeper = any(nested.part(k) for k in TEXT_KEYS)
             return text_part(nested, child, depth + 1) if deeper else (nested, child)
     versions = parent.traits.get("text_by_version")
@@ -38,6 +40,8 @@ def text_part(config: Config, parent: Family, depth: int = 0) -> tuple[Config, F
     usual = parts.get("text_config") if isinstance(parts, dict) else None  # a flat configuration of the same class
     name = next((n for n in (by_version, parent.trait("text"), usual) if isinstance(n, str) and n), "")
     if name and (flat := family(name)).known:
+        if usual and not any(config.given(key) for key in ALIASES["layers"]):
+            config.assume("text_config", "absent")
         return config, replace(flat, defaults={**flat.defaults, **parent.defaults})
     return config, parent
 
@@ -69,6 +73,7 @@ def _inherited(config: Config, part: Object) -> Object:
     tied = "tie_word_embeddings"
     if tied not in found and config.raw(tied) is False:
         found[tied] = False
+        config.assume(tied, False)
     return found
 
 
@@ -81,7 +86,8 @@ def part_family(part: Object, parent: Family, key: str) -> Family:
     for name in (own, expected):
         if isinstance(name, str) and (found := family(name)).known and (found.is_tower == is_tower):
             return found
-    return Family(str(own or expected or ""), known=False)
+    name = str(own or expected or "")
+    return (None if is_tower else family_like_bert(name, part)) or Family(name, known=False)
 
 
 def multimodal(config: Config, parent: Family) -> Ledger:
@@ -95,10 +101,12 @@ def multimodal(config: Config, parent: Family) -> Ledger:
         notes.append(unknown_family(parent.name))
     for key in _TOWER_KEYS:
         part = config.part(key)
+        if part is None and _expects(config, parent, key):
+            notes.append(f"{key} is missing: the tower that this class has is not counted")
         if part is None or (key == "encoder_config" and not parent.switch("encoder_tower", config)):
             continue
         own = part_family(part, parent, key)
-        nested = Config(part, own.defaults, config.where)
+        nested = config.inside(part, own.defaults, key)
         name = "vision_tower" if key == "vision_config" else "audio_tower"
         if not own.known and not (nested.has("layers") and nested.has("hidden")):
             notes.append(f"{key}: not counted; its model_type is not in the catalogue and its sizes have unknown names")
@@ -119,8 +127,20 @@ def multimodal(config: Config, parent: Family) -> Ledger:
     towers += named
     if remark:
         notes.append(remark)
-    notes += [f"{key}: this part is not counted" for key in config.parts() if key not in _COUNTED_KEYS]
+    counted = {*_COUNTED_KEYS, *(("projector_config",) if parent.trait("audio_projector") == "granite" else ())}
+    notes += [f"{key}: this part is not counted" for key in config.parts() if key not in counted]
     return replace(ledger, towers=tuple(towers), approximations=tuple(notes))
+
+
+def _expects(config: Config, parent: Family, key: str) -> bool:
+    """Whether the class has a tower that the configuration does not describe; not so for its language model alone."""
+    listed = parent.traits.get("parts")
+    parts = listed if isinstance(listed, dict) else {}
+    names = config.words("architectures") or ("",)
+    projects = key == "vision_config" and bool(parent.trait("projector"))
+    if not (projects or key in parts) or names[0].endswith("ForCausalLM"):
+        return False
+    return key == "vision_config" or "vision_config" not in parts  # hearing is optional beside sight
 
 
 def _projector(config: Config, parent: Family, key: str, width: int, text: int) -> list[Weight]:

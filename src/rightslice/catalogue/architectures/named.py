@@ -24,7 +24,7 @@ def named_tower(config: Config, parent: Family, text: int) -> tuple[tuple[Weight
     name = config.text("mm_vision_tower")
     style = config.text("mm_projector_type", "linear")
     if part := config.part("img_processor"):
-        nested = Config(part, {}, config.where)
+        nested = config.inside(part)
         name, style = nested.text("model_name") or "clip-vit-large-patch14-336", "pixels"
     if not name:
         return (), ""

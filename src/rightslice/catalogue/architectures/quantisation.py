@@ -22,12 +22,12 @@ def scheme_of(raw: Object, hf_quant: Object | None, where: str = "") -> Scheme |
     own = config.part("quantization_config")
     for key in _PARTS if own is None else ():
         part = config.part(key)
-        own = Config(part, {}, where).part("quantization_config") if part is not None else None
+        own = config.inside(part).part("quantization_config") if part is not None else None
         if own is not None:
             break
     if own is None and isinstance(raw.get("quantization"), Mapping) and "bits" in raw["quantization"]:  # type: ignore[operator]
         own = config.part("quantization")  # MLX
-    found = read_method(Config(own, {}, where), config) if own else None
+    found = read_method(config.inside(own), config) if own else None
     declared = Config(hf_quant, {}, "hf_quant_config.json").part("quantization") if hf_quant is not None else None
     other = modelopt(Config(declared, {}, "hf_quant_config.json")) if declared is not None else None
     return found or other

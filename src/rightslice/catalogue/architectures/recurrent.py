@@ -35,8 +35,8 @@ def mamba(config: Config, family: Family, _shape: Shape) -> Mixer:
     if not config.has("mamba_expand") and config.has("intermediate") and family.trait("mixer") == "linear":
         inner = config.number("intermediate", low=1)
     state, kernel = config.number("state_size", 16, low=1), config.number("conv_kernel", 4, low=1)
-    rank = config.raw("mamba_dt_rank") or config.raw("time_step_rank")
-    rank = rank if isinstance(rank, int) else math.ceil(hidden / 16)
+    key = "mamba_dt_rank" if config.has("mamba_dt_rank") else "time_step_rank"
+    rank = (0 if config.raw(key) == "auto" else config.maybe(key)) or math.ceil(hidden / 16)
     bias = family.switch("proj_bias", config)
     weights = [
         linear("mixer.in_proj", 2 * inner, hidden, bias=bias),
@@ -83,9 +83,11 @@ def mamba_heads(config: Config, expanded: int) -> tuple[int, int]:
     """Number and width of the heads of Mamba-2, of which configurations give one or both."""
     heads = config.maybe("mamba_n_heads") or config.maybe("mamba_num_heads") or config.maybe("n_mamba_heads")
     heads = heads or (config.maybe("num_heads") if config.has("state_size") else None)
-    width = config.raw("mamba_d_head") or config.raw("mamba_head_dim") or config.raw("mamba_headdim")
-    width = width or (config.raw("head_dim") if not config.has("heads") or config.has("num_heads") else None)
-    if isinstance(width, int) and not isinstance(width, bool) and width > 0:
+    named = config.raw("mamba_d_head") != "auto"
+    width = (config.maybe("mamba_d_head") if named else 0) or config.maybe("mamba_head_dim")
+    width = width or config.maybe("mamba_headdim")
+    width = width or (config.maybe("head_dim") if not config.has("heads") or config.has("num_heads") else None)
+    if width:
         return heads or expanded // width, width
     if not heads:
         raise config.error("neither the number nor the width of the Mamba heads is given")
@@ -117,7 +119,7 @@ def kimi_delta(config: Config, family: Family, shape: Shape) -> Mixer:
     """Kimi delta attention: a decay per channel, so that gate and decay have projections of their own."""
     hidden = config.number("hidden", low=1)
     part = config.part("linear_attn_config")
-    nested = Config(part or {}, {}, config.where)
+    nested = config.inside(part or {})
     heads = nested.number("num_heads", config.number("linear_num_heads", shape.heads), low=1)
     width = nested.number("head_dim", config.number("linear_head_dim", shape.qk_dim), low=1)
     kernel = nested.number("short_conv_kernel_size", config.number("conv_kernel", 4), low=1)

@@ -35,7 +35,8 @@ def encoder_decoder(config: Config, family: Family) -> Ledger:
     alone = names[0].endswith("ForCausalLM")
     frames = config.maybe("max_source_positions") if family.trait("stem") == "audio" else None
     layers = []
-    for side, is_decoder in ((encoder, False), (decoder, True)):
+    both = ((encoder, False), (decoder, True))
+    for side, is_decoder in both[1:] if alone else both:
         dense_layer = _layer(config, family, side, hidden, decoder=is_decoder, frames=frames if is_decoder else None)
         sparse = _sparse_layers(config, family, "decoder" if is_decoder else "encoder", side.layers)
         mixed = _with_experts(config, family, dense_layer, side) if any(sparse) else dense_layer
@@ -47,9 +48,8 @@ def encoder_decoder(config: Config, family: Family) -> Ledger:
         tuple(layers),
         embedding=(Weight("shared", vocab, hidden, "vocab"),),
         head=head,
-        outside=tuple(_outside(config, family, hidden, (encoder, decoder))),
+        outside=tuple(_outside(config, family, hidden, (encoder, decoder), alone=alone)),
         tied=tied,
-        approximations=("the class keeps only the decoder: its encoder is counted here too",) if alone else (),
     )
 
 
@@ -57,7 +57,10 @@ def _sides(config: Config) -> tuple[_Side, _Side]:
     layers = config.number("encoder_layers", config.maybe("layers"), low=1, high=MAX_LAYERS)
     heads = config.number("encoder_attention_heads", config.maybe("heads"), low=1, high=1 << 16)
     inner = config.number("encoder_ffn_dim", config.maybe("intermediate"), low=1)
-    later = config.maybe("decoder_layers") or config.maybe("num_decoder_layers") or layers
+    later = config.maybe("decoder_layers") or config.maybe("num_decoder_layers")
+    if not later:
+        later = layers
+        config.assume("decoder_layers", later, "as the encoder")
     if later > MAX_LAYERS:
         raise config.error(f"decoder_layers = {later} is out of range")
     return (
@@ -146,29 +149,43 @@ def _speech_stem(config: Config, hidden: int) -> list[Weight]:
     return found
 
 
-def _outside(config: Config, family: Family, hidden: int, sides: tuple[_Side, _Side]) -> list[Weight]:
+def _audio_stem(config: Config, hidden: int, *, alone: bool) -> list[Weight]:
+    """Two convolutions over the spectrogram and the positions of frames and words (Whisper)."""
+    words = Weight("decoder.positions", config.number("max_target_positions", 448), hidden)
+    if alone:
+        return [words]
+    mels = config.number("num_mel_bins", 80)
+    frames = Weight("encoder.positions", config.number("max_source_positions", 1500), hidden)
+    return [
+        Weight("conv1", hidden, 3 * mels, bias=hidden),
+        Weight("conv2", hidden, 3 * hidden, bias=hidden),
+        frames,
+        words,
+    ]
+
+
+def _outside(config: Config, family: Family, hidden: int, sides: tuple[_Side, _Side], *, alone: bool) -> list[Weight]:
+    """Stems, positions and norms; a decoder `alone` (class `...ForCausalLM`) has its own half of them."""
     found = []
+    parts = ("decoder",) if alone else ("encoder", "decoder")
     style = family.trait("positions")
-    if family.trait("stem") == "speech":
+    if family.trait("stem") == "speech" and not alone:
         found += _speech_stem(config, hidden)
     elif family.trait("stem") == "audio":
-        mels = config.number("num_mel_bins", 80)
-        found += [Weight("conv1", hidden, 3 * mels, bias=hidden), Weight("conv2", hidden, 3 * hidden, bias=hidden)]
-        found.append(Weight("encoder.positions", config.number("max_source_positions", 1500), hidden))
-        found.append(Weight("decoder.positions", config.number("max_target_positions", 448), hidden))
+        found += _audio_stem(config, hidden, alone=alone)
     elif style == "per-side":
-        for side in ("encoder", "decoder"):
+        for side in parts:
             rows = config.number(f"max_{side}_position_embeddings", low=1, high=MAX_CONTEXT)
             found.append(Weight(f"{side}.positions", rows, hidden))
     elif style == "learned":
         rows = config.number("context", low=1, high=MAX_CONTEXT) + family.amount("position_offset", 0)
-        found.append(Weight("positions", rows, hidden, copies=2))
+        found.append(Weight("positions", rows, hidden, copies=len(parts)))
     elif style == "first-layer":
-        found += [Weight("relative_attention_bias", _buckets(config), side.heads) for side in sides]
+        found += [Weight("relative_attention_bias", _buckets(config), side.heads) for side in sides[-len(parts) :]]
         if config.text("encoder_attention_type") == "transient-global":
             found.append(Weight("global_relative_attention_bias", _buckets(config), sides[0].heads))
     if family.switch("embedding_norm", config):
-        found += [norm(family, f"{part}.embedding_norm", hidden) for part in ("encoder", "decoder")]
+        found += [norm(family, f"{part}.embedding_norm", hidden) for part in parts]
     if family.switch("final_norm", config, True):
-        found += [norm(family, f"{part}.norm", hidden) for part in ("encoder", "decoder")]
+        found += [norm(family, f"{part}.norm", hidden) for part in parts]
     return found

@@ -53,7 +53,10 @@ def shapes(config: Config, family: Family) -> tuple[Shape, ...]:
         elif word == kinds.FULL:
             shape = _wide(config, shape)
         found.append(shape)
-    return _special(config, family, tuple(found))
+    complete = _special(config, family, tuple(found))
+    if any(not s.heads and s.word not in _WITHOUT_HEADS for s in complete):
+        raise config.error("num_attention_heads is missing", "give the model's complete config.json")
+    return complete
 
 
 def _base(config: Config, family: Family) -> Shape:
@@ -62,6 +65,8 @@ def _base(config: Config, family: Family) -> Shape:
     kv_heads = _kv_heads(config, family, heads)
     given = config.maybe("head_dim", low=0, high=1 << 16)
     head_dim = given or (hidden // heads if heads else 0)
+    if not given and head_dim and not config.has("kv_lora_rank"):
+        config.assume("head_dim", head_dim, "hidden_size / num_attention_heads")
     if heads and kv_heads and heads % kv_heads and not config.has("kv_lora_rank"):
         raise config.error(f"num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}")
     return Shape(
@@ -81,22 +86,32 @@ def _kv_heads(config: Config, family: Family, heads: int) -> int:
     if family.trait("kv_rule") == "falcon":
         if not config.flag("new_decoder_architecture") and config.flag("multi_query", True):
             return 1
-        return config.maybe("kv_heads", low=1) or heads
-    if config.has("multi_query") and config.flag("multi_query"):
+        given = config.maybe("kv_heads", low=1)
+        if not given:
+            config.assume("num_kv_heads", heads, "num_attention_heads")
+        return given or heads
+    if config.flag("multi_query"):
         return 1
     if config.has("multi_query_attention") and not config.flag("multi_query_attention"):
         return heads
-    return heads if config.is_list("kv_heads") else config.maybe("kv_heads", high=1 << 16) or heads
+    if config.is_list("kv_heads"):
+        return heads
+    given = config.maybe("kv_heads", high=1 << 16)
+    if not given and heads:
+        config.assume("num_key_value_heads", heads, "num_attention_heads")
+    return given or heads
 
 
 def _intermediate(config: Config, family: Family, hidden: int) -> int:
     if config.is_list("intermediate"):
         return 0  # one per layer, set later
     value = config.maybe("intermediate")
-    if value is None and family.trait("mlp_rule") == "two-thirds":
-        return -(-int(8 * hidden / 3) // 256) * 256
     if value is None:
-        return family.amount("mlp_factor", 4) * hidden
+        width = family.amount("mlp_factor", 4) * hidden
+        if family.trait("mlp_rule") == "two-thirds":
+            width = -(-int(8 * hidden / 3) // 256) * 256
+        config.assume("intermediate_size", width, "from hidden_size")
+        return width
     if family.switch("mlp_two_thirds", config):  # LFM2: 2/3 of the width, rounded up
         multiple = config.number("block_multiple_of", 256, low=1)
         value = int(config.real("block_ffn_dim_multiplier", 1.0) * int(2 * value / 3))
@@ -114,6 +129,7 @@ def _feed(family: Family, config: Config, single: bool, word: str, sparse: bool)
     return "both" if family.switch("parallel_moe", config) else kinds.MOE
 
 
+_WITHOUT_HEADS: Final = (kinds.LINEAR, kinds.MLP, kinds.MOE, kinds.NONE)
 _SLIDING_KEYS: Final = {
     "heads": "num_attention_heads",
     "kv_heads": "num_key_value_heads",
@@ -125,7 +141,7 @@ _SLIDING_KEYS: Final = {
 def _narrow(config: Config, shape: Shape) -> Shape:
     """Windowed layers with sizes of their own: `swa_*` keys, or `attention_other_setting`."""
     other = config.part("attention_other_setting")
-    nested = Config(other, {}, config.where) if other is not None else None
+    nested = config.inside(other) if other is not None else None
     sizes = {}
     for field, key in _SLIDING_KEYS.items():
         value = config.maybe(f"swa_{key}")
@@ -146,6 +162,8 @@ def _wide(config: Config, shape: Shape) -> Shape:
     shared = config.flag("attention_k_eq_v")
     if shared and (heads := config.maybe("num_global_key_value_heads")):
         sizes["kv_heads"] = heads
+    elif shared:
+        config.assume("num_global_key_value_heads", shape.kv_heads, "num_key_value_heads")
     return replace(_sized(shape, sizes), key_is_value=shared)
 
 
@@ -179,9 +197,9 @@ def _special(config: Config, family: Family, found: tuple[Shape, ...]) -> tuple[
 
 def _listed_sizes(config: Config, found: tuple[Shape, ...]) -> tuple[Shape, ...]:
     lists: tuple[tuple[str, tuple[str, ...]], ...] = (
-        ("intermediate", ("intermediate", "intermediate_size_per_layer")),
+        ("intermediate", ("intermediate_size", "intermediate", "intermediate_size_per_layer")),
         ("heads", ("num_attention_heads_per_layer", "num_query_heads", "n_heads_per_layer")),
-        ("kv_heads", ("num_key_value_heads_per_layer", "num_kv_heads_per_layer", "kv_heads")),
+        ("kv_heads", ("num_key_value_heads_per_layer", "num_kv_heads_per_layer", "num_key_value_heads", "kv_heads")),
     )
     for field, keys in lists:
         for key in keys:
@@ -226,11 +244,14 @@ _SPARSE: Final = frozenset({"indexed_attention", "deepseek_sparse_attention", "m
 
 
 def _indexed(config: Config, family: Family, found: tuple[Shape, ...]) -> tuple[Shape, ...]:
+    if isinstance(config.raw("indexer_types"), str):
+        raise config.error("indexer_types must be a list of words, one per layer")
     words = config.words("indexer_types")
     if words is not None:
         if len(words) < len(found):
             raise config.error(f"indexer_types has {len(words)} entries for {len(found)} layers")
         return tuple(replace(s, indexer=w == "full") for s, w in zip(found, words, strict=False))
+    config.assume("indexer_types", "by index_topk_freq" if config.has("index_topk_freq") else "all full")
     flags = config.numbers("sparse_attention_freq")
     if flags is not None:
         return tuple(replace(s, indexer=i < len(flags) and flags[i] > 0) for i, s in enumerate(found))
@@ -250,12 +271,17 @@ def _indexed(config: Config, family: Family, found: tuple[Shape, ...]) -> tuple[
 
 def _compressed(config: Config, found: tuple[Shape, ...]) -> tuple[Shape, ...]:
     """Compressed attention (DeepSeek-V4): the ratio of each layer, 0 for a plain window."""
-    if not config.has("compress_ratios") and not any(s.word == kinds.COMPRESSED for s in found):
+    latent = config.has("o_lora_rank")
+    if not latent and not config.has("compress_ratios") and not any(s.word == kinds.COMPRESSED for s in found):
         return found
     ratios = config.numbers("compress_ratios")
     hashed = config.number("num_hash_layers", 0)
     if ratios is None:
         words = config.words("layer_types") or ()
+        if not words:
+            raise config.error(
+                "neither compress_ratios nor layer_types is given", "one ratio per layer, 0 for a window"
+            )
         rates = {"compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
         given = config.part("compress_rates") or {}
         rates.update({k: v for k, v in given.items() if isinstance(v, int)})

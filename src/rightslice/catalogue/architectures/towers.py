@@ -184,7 +184,10 @@ def _merger(config: Config, family: Family, width: int) -> list[Weight]:
         linear("merger.linear_fc1", merged, merged, bias=True),
         linear("merger.linear_fc2", out, merged, bias=True),
     ]
-    deep = len(config.numbers("deepstack_visual_indexes") or ())
+    indexes = config.numbers("deepstack_visual_indexes")
+    if indexes is None and config.has("deepstack_visual_indexes"):
+        raise config.error("deepstack_visual_indexes must be a list of layers")
+    deep = len(indexes or ())
     found = [norm(family, "merger.norm", width), *matrices]
     if deep:
         found += [replace(w, copies=deep) for w in (norm(family, "deepstack.norm", merged), *matrices)]

@@ -55,6 +55,13 @@ def write_text(text: str) -> None:
     _write(sys.stdout, text)
 
 
+def write_line(text: str) -> None:
+    """Lines of ours around names that a stranger wrote, to standard output."""
+    from rightslice.core.text import visible  # noqa: PLC0415 - `--help` does not need it
+
+    write_text("\n".join(visible(line) for line in text.split("\n")) + "\n")
+
+
 def write_note(text: str) -> None:
     """One or more whole lines to standard error."""
     _write(sys.stderr, text + "\n")

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from rightslice.core.files import check_folder
 from rightslice.ui.cli.options import Flag
-from rightslice.ui.cli.output import Progress, terminal, write_json, write_note, write_text
+from rightslice.ui.cli.output import Progress, terminal, write_json, write_line, write_note, write_text
 
 if TYPE_CHECKING:
     from rightslice.core.plan import Plan
@@ -52,12 +52,14 @@ def plan(
     from rightslice.app.planning import write_plan  # noqa: PLC0415 - heavy
 
     with Progress(quiet=quiet) as progress:
-        outcome = plan_scaled(workload, seed=seed, risk=risk, progress=progress)
+        outcome = plan_scaled(workload, seed=seed, risk=risk, progress=progress, over_time=output is not None)
     for warning in outcome.warnings:
         write_note(warning.one_line())
     written: tuple[str, ...] = ()
     if output is not None:
-        written = write_plan(outcome.plan, output, emit=outcome.plan.feasible and not no_emit)
+        written = write_plan(
+            outcome.plan, output, emit=outcome.plan.feasible and not no_emit, timelines=outcome.timelines
+        )
     if json:
         from rightslice.core.documents import to_jsonable  # noqa: PLC0415
 
@@ -65,7 +67,7 @@ def plan(
     else:
         write_text(_shown(outcome.plan, quiet=quiet))
     if not quiet:
-        (write_note if json else _write_line)(_closing(workload, outcome.plan, output, written))
+        (write_note if json else write_line)(_closing(workload, outcome.plan, output, written))
     return 0 if outcome.plan.feasible else 1
 
 
@@ -91,9 +93,3 @@ def _closing(workload: Path, plan: Plan, output: Path | None, written: tuple[str
     then = " · read kubernetes/README.md" if manifests else ""
     lines.append(f"Next   open {quote(str(output / 'report.html'))}{then}")
     return "\n".join(lines)
-
-
-def _write_line(text: str) -> None:
-    from rightslice.core.text import visible  # noqa: PLC0415
-
-    write_text("\n".join(visible(line) for line in text.split("\n")) + "\n")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from shlex import quote
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from rightslice.core.options import quantity_of
 from rightslice.core.quantities import parse_seconds
+from rightslice.core.replay import Replay, Tuning
 from rightslice.ui.cli.options import Flag
-from rightslice.ui.cli.output import Progress, terminal, write_json, write_text
-
-if TYPE_CHECKING:
-    from rightslice.core.replay import Trial
+from rightslice.ui.cli.output import Progress, terminal, write_json, write_line, write_note, write_text
 
 
 @Parameter(name="*")
@@ -66,18 +65,32 @@ class Change:
 _NOTHING = Change()
 
 
-def simulate(plan: Path, /, *, change: Change = _NOTHING, tune: Flag = False, json: Flag = False) -> int:
+def simulate(
+    plan: Path,
+    /,
+    *,
+    change: Change = _NOTHING,
+    output: Annotated[Path | None, Parameter(name=("--output", "-o"), negative=())] = None,
+    tune: Flag = False,
+    json: Flag = False,
+) -> int:
     """Play a plan again, as it stands or with something changed. Exit code 1 when an objective is missed.
 
     Parameters
     ----------
     plan
         A plan.json, or the folder that `rightslice plan -o` wrote it to.
+    output
+        Folder for replay.json, timeline.csv and report.html, or for trials.csv and report.html of `--tune`.
     tune
-        Try targets and least sizes of the autoscaler over the same day; the cheapest that holds comes first.
+        Try targets, least sizes and windows of the autoscaler over the same day; the cheapest that holds comes first.
     json
         Print one JSON document.
     """
+    if output is not None:
+        from rightslice.app.replay_files import check_replay_folder  # noqa: PLC0415 - heavy
+
+        check_replay_folder(output, tune=tune)
     from rightslice.app.simulating import WhatIf, simulate_plan  # noqa: PLC0415 - heavy
     from rightslice.app.tuning import tune_plan  # noqa: PLC0415 - heavy
 
@@ -92,31 +105,44 @@ def simulate(plan: Path, /, *, change: Change = _NOTHING, tune: Flag = False, js
         faults=change.fault,
         rollout=change.rollout,
     )
-    if tune:
-        with Progress(quiet=json) as progress:
-            trials = tune_plan(plan, what_if, progress)
-        return _tuned(trials, json=json)
     with Progress(quiet=json) as progress:
         progress("simulating")
-        replay = simulate_plan(plan, what_if)
+        found = tune_plan(plan, what_if, progress) if tune else simulate_plan(plan, what_if)
+    written = _written(found, output) if output is not None else ""
+    if isinstance(found, Tuning):
+        _show_tuning(found, json=json)
+    else:
+        _show(found, json=json)
+    if written:
+        (write_note if json else write_line)(written)
+    return 0 if found.holds else 1
+
+
+def _written(found: Replay | Tuning, folder: Path) -> str:
+    """Write the files; `Wrote …` and `Next …`."""
+    from rightslice.app.replay_files import write_replay  # noqa: PLC0415 - heavy
+
+    names = write_replay(found, folder)
+    return f"\nWrote  {'   '.join(names)}   in {folder}\nNext   open {quote(str(folder / 'report.html'))}"
+
+
+def _show(replay: Replay, *, json: bool) -> None:
     if json:
         write_json(replay.document())
-    else:
-        from rightslice.reporting.replay_text import replay_text  # noqa: PLC0415 - rich
+        return
+    from rightslice.reporting.replay_text import replay_text  # noqa: PLC0415 - rich
 
-        seen = terminal()
-        write_text(replay_text(replay, width=seen.width, color=seen.color, ascii_only=seen.ascii_only))
-    return 0 if replay.holds else 1
+    seen = terminal()
+    write_text(replay_text(replay, width=seen.width, color=seen.color, ascii_only=seen.ascii_only))
 
 
-def _tuned(trials: tuple[Trial, ...], *, json: bool) -> int:
+def _show_tuning(tuning: Tuning, *, json: bool) -> None:
     if json:
         from rightslice.core.documents import to_jsonable  # noqa: PLC0415
 
-        write_json({"trials": to_jsonable(trials)})
-    else:
-        from rightslice.reporting.replay_text import trials_text  # noqa: PLC0415 - rich
+        write_json({"trials": to_jsonable(tuning.trials)})
+        return
+    from rightslice.reporting.replay_text import trials_text  # noqa: PLC0415 - rich
 
-        seen = terminal()
-        write_text(trials_text(trials, width=seen.width, color=seen.color, ascii_only=seen.ascii_only))
-    return 0 if trials[0].holds else 1
+    seen = terminal()
+    write_text(trials_text(tuning.trials, width=seen.width, color=seen.color, ascii_only=seen.ascii_only))
