@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, cast
 
 from rightslice.catalogue.accelerators import device
 from rightslice.catalogue.engines import engine
@@ -308,6 +309,34 @@ def voice_uniform() -> Plan:
     return replace(made, pools=(replace(made.pools[0], platform="gke"),))
 
 
+def voice_shared(mode: str = "time-slicing") -> Plan:
+    """The speech pipeline with ASR and TTS together on one GPU, in a pool of their own."""
+    made = voice()
+    first = made.pools[0]
+    whole = replace(first, name=f"{first.name}-whole", nodes=1, sharing="none", layouts=(LayoutUse(WHOLE, 1, {}),))
+    joint = replace(
+        whole, name=f"{first.name}-{mode}", sharing=cast("Any", mode), layouts=(LayoutUse(mode, 1, {mode: 2}),)
+    )
+    models = []
+    for planned in made.models:
+        deployment = planned.deployments[0]
+        on = whole if deployment.partition == WHOLE else joint
+        if on is joint:
+            held = deployment.memory
+            assert held is not None
+            held = replace(held, device_bytes=device(first.accelerator).memory_bytes)
+            deployment = replace(deployment, partition=mode, memory=held)
+        models.append(replace(planned, deployments=(replace(deployment, pool=on.name),)))
+    llm, asr, tts = models
+    placements = (placed(whole, 0, 0, (llm, 0, 0)), placed(joint, 0, 0, (asr, 0, 0), (tts, 0, 1)))
+    return replace(made, pools=(whole, joint), models=tuple(models), placements=placements)
+
+
+def voice_mps() -> Plan:
+    """The same by MPS."""
+    return voice_shared("mps")
+
+
 GOLDEN = {"voice": voice, "large-llm": large_llm, "custom-memory": custom_memory}
 EVERY = {
     **GOLDEN,
@@ -315,4 +344,6 @@ EVERY = {
     "two-nodes-of-ranks": two_nodes_of_ranks,
     "uniform-slices": uniform_slices,
     "voice-uniform": voice_uniform,
+    "voice-shared": voice_shared,
+    "voice-mps": voice_mps,
 }

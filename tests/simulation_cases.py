@@ -10,7 +10,17 @@ from typing import TypeVar
 import numpy as np
 
 from rightslice.performance.costs import StageCosts, StepCosts
-from rightslice.simulation import ClosedPipeline, LlmServer, OpenClass, Routing, Scenario, StageLengths, StageServer
+from rightslice.performance.sharing import Mode, Tenant
+from rightslice.simulation import (
+    ClosedPipeline,
+    LlmServer,
+    OpenClass,
+    Routing,
+    Scenario,
+    ShareGroup,
+    StageLengths,
+    StageServer,
+)
 from rightslice.simulation.play import Condition
 from rightslice.simulation.scenario import Admission, Policy, Prefixes
 from rightslice.traffic.arrivals import Arrivals
@@ -124,6 +134,25 @@ def random_scenario(seed: int) -> Scenario:
     retries = any_of(numbers, 0, 1, 2)
     scenario = Scenario(tuple(servers), classes, pipelines, horizon_s, routing=routing, retries=retries)
     return with_prefixes(numbers, scenario, "a") if any_of(numbers, True, False) else scenario
+
+
+def random_tenant(numbers: np.random.Generator) -> Tenant:
+    sm_bound, bandwidth_bound = numbers.random(2).round(3)
+    return Tenant(1.0, float(sm_bound), float(bandwidth_bound), any_of(numbers, True, False))
+
+
+def with_sharing(seed: int, scenario: Scenario) -> Scenario:
+    """The same with some replicas on one GPU."""
+    numbers = np.random.default_rng(seed)
+    replicas = [(server.deployment, k) for server in scenario.servers for k in range(server.replicas)]
+    numbers.shuffle(replicas)
+    groups: list[ShareGroup] = []
+    while replicas:
+        members = tuple(replicas.pop() for _ in range(min(len(replicas), any_of(numbers, 1, 2, 2, 3))))
+        tenants = tuple(random_tenant(numbers) for _ in members)
+        mode: Mode = any_of(numbers, "time-slicing", "mps")
+        groups.append(ShareGroup(mode, members, tenants, any_of(numbers, 1.0, 0.5)))
+    return replace(scenario, sharing=tuple(groups[: any_of(numbers, 1, 3)]))
 
 
 Orders = tuple[int, dict[int, Condition], dict[int, float]]

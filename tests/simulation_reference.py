@@ -93,6 +93,13 @@ class Reference:
         self.queues: dict[str, deque[Job]] = {model: deque() for model in models}
         self.routers = {model: Router(model, scenario.routing.get(model, Routing())) for model in models}
         self.requeued = 0
+        members = {(r.server.deployment, n): r for r, n in zip(self.replicas, self.numbers(), strict=True)}
+        self.groups = [(group, [members[member] for member in group.members]) for group in scenario.sharing]
+
+    def numbers(self) -> list[int]:
+        """Each replica's number within its deployment."""
+        names = [replica.server.deployment for replica in self.replicas]
+        return [names[:at].count(name) for at, name in enumerate(names)]
 
     def requests_of(self, traffic: OpenClass) -> list[tuple[int, Job]]:
         columns = (traffic.arrivals.arrival_ps, traffic.arrivals.input_tokens, traffic.arrivals.output_tokens)
@@ -159,7 +166,22 @@ class Reference:
                     job.finish_ps = FAILED
             self.start_touched(now)
 
+    def share_out(self, now: int) -> None:
+        """Members of a group that something happened to have the speed that the busy ones leave them."""
+        for group, members in self.groups:
+            here = [member for member in members if id(member) in self.touched]
+            for member in here:
+                if member.could_start:
+                    member.drop_expired(now)
+            busy = [place for place, member in enumerate(members) if member.outstanding]
+            for place, member in enumerate(members if here else []):
+                factor = group.slowdown(place, busy)
+                if factor != member.beside:
+                    member.change_speed(now, member.ordered, factor)
+                    self.touched[id(member)] = member
+
     def start_touched(self, now: int) -> None:
+        self.share_out(now)
         for replica in self.touched.values():
             replica.start(now)
         self.touched.clear()
@@ -168,7 +190,7 @@ class Reference:
         """Orders at a boundary, after everything else that happens then."""
         for number, replica in enumerate(self.replicas):
             if number in slowdowns:
-                replica.slow_down(now, slowdowns[number])
+                replica.change_speed(now, slowdowns[number], replica.beside)
                 self.touched[id(replica)] = replica
             if number in conditions:
                 replica.condition = conditions[number]
@@ -201,6 +223,7 @@ class Reference:
         self.requeued += len(kept)
         model = replica.server.model
         self.queues[model] = first_of_equals(deque([*kept, *self.queues[model]]))
+        self.touched[id(replica)] = replica
         if isinstance(replica, Engine):
             replica.idle.clear()
             replica.ratio = 700_000_000

@@ -81,8 +81,21 @@ class Replica:
     preemptions: int = 0
     finished: int = 0
     condition: str = "ready"
-    slowdown: float = 1.0
+    ordered: float = 1.0
+    beside: float = 1.0
     seen: tuple[int, float] = (0, 0.0)
+
+    @property
+    def slowdown(self) -> float:
+        return self.ordered * self.beside
+
+    @property
+    def could_start(self) -> bool:
+        """Whether a waiting job might be taken now."""
+        return self.due is None
+
+    def change_speed(self, _now: int, ordered: float, beside: float) -> None:
+        self.ordered, self.beside = ordered, beside
 
     def slowed(self, time_ps: int) -> int:
         return time_ps if self.slowdown == 1.0 else round(time_ps * self.slowdown)
@@ -285,9 +298,6 @@ class Engine(Replica):
             self.count(now)
         self.due = None
 
-    def slow_down(self, _now: int, factor: float) -> None:
-        self.slowdown = factor
-
 
 @dataclass(eq=False)
 class Stage(Replica):
@@ -346,9 +356,13 @@ class Stage(Replica):
         self.settle(now)
         self.due = None
 
-    def slow_down(self, now: int, factor: float) -> None:
+    @property
+    def could_start(self) -> bool:
+        return True
+
+    def change_speed(self, now: int, ordered: float, beside: float) -> None:
         self.settle(now)
-        self.slowdown = factor
+        self.ordered, self.beside = ordered, beside
 
 
 @dataclass(eq=False)
@@ -394,8 +408,9 @@ class Batch(Replica):
         self.count(now)
         self.due = None
 
-    def slow_down(self, _now: int, factor: float) -> None:
-        self.slowdown = factor
+    @property
+    def could_start(self) -> bool:
+        return not self.running
 
 
 AnyReplica = Engine | Stage | Batch

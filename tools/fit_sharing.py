@@ -23,7 +23,7 @@ from rightslice.catalogue.accelerators import device
 from rightslice.catalogue.models import resolve_model
 from rightslice.core.engine import EngineSettings
 from rightslice.performance.laws import step_costs
-from rightslice.performance.sharing import Tenant, from_rates, mig, mps, time_sliced
+from rightslice.performance.sharing import Tenant, from_rates, mig, mps, of_engine, time_sliced
 
 FILE = datafiles.DATA / "sharing.json"
 Pairs = list[tuple[float, float]]
@@ -90,8 +90,7 @@ def llm_tenant(case: dict[str, Any]) -> Tenant:
         resolve_model("Qwen/Qwen3-30B-A3B-FP8"), device(case["accelerator"]), settings, typical_tokens=286
     )
     context = 512 * (30 + 256)
-    bound = (int(costs.tokens_ps[512]) + costs.kv_token_ps * context) / costs.step_time_ps(0, 0, 512, context)
-    return Tenant(case["llm"]["sm_active"], bound, bound)
+    return of_engine(costs, 512, context, busy=case["llm"]["sm_active"])
 
 
 def llm_beside_embedding(case: dict[str, Any], switch: float) -> dict[str, Pairs]:

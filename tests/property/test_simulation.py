@@ -21,7 +21,7 @@ from rightslice.simulation import ClosedPipeline, LlmServer, OpenClass, Scenario
 from rightslice.simulation.kernel import advance
 from rightslice.simulation.layout import FAILED, KV_BLOCK_PS, LOST, NOT_YET
 from rightslice.simulation.play import CONDITIONS, Observation, Played, SteppedRun, play
-from simulation_cases import arrivals, random_orders, random_scenario
+from simulation_cases import arrivals, random_orders, random_scenario, with_sharing
 from simulation_reference import Reference
 from simulation_reference_replicas import whole_ps
 
@@ -76,11 +76,12 @@ def check_observation(expected: Reference, seen: Observation) -> None:
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_controlled_runs_equal_the_reference(part: int) -> None:
-    """Replicas that drain, vanish, come back and slow down at random: 2,000 scenarios in all."""
+@pytest.mark.parametrize("shared", [False, True])
+def test_controlled_runs_equal_the_reference(part: int, shared: bool) -> None:
+    """Replicas that drain, vanish, come back and slow down at random, on GPUs of their own and on shared ones."""
     requeued = lost = 0
     for seed in range(500 * part, 500 * (part + 1)):
-        scenario = random_scenario(seed)
+        scenario = with_sharing(seed, random_scenario(seed)) if shared else random_scenario(seed)
         expected, run = Reference(scenario), SteppedRun(scenario)
         for when_ps, conditions, slowdowns in random_orders(seed, len(run.replicas), whole_ps(scenario.horizon_s)):
             expected.advance(when_ps)
@@ -99,9 +100,9 @@ def test_controlled_runs_equal_the_reference(part: int) -> None:
 
 
 @settings(max_examples=200)
-@given(st.integers(0, 3_999), st.lists(st.floats(0.0, 1e-6), max_size=20))
-def test_boundaries_change_nothing(seed: int, stops_s: list[float]) -> None:
-    scenario = random_scenario(seed)
+@given(st.integers(0, 3_999), st.lists(st.floats(0.0, 1e-6), max_size=20), st.booleans())
+def test_boundaries_change_nothing(seed: int, stops_s: list[float], shared: bool) -> None:
+    scenario = with_sharing(seed, random_scenario(seed)) if shared else random_scenario(seed)
     run = SteppedRun(scenario)
     for stop_s in sorted(stops_s):
         run.advance(stop_s)

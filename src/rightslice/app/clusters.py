@@ -14,7 +14,7 @@ from rightslice.app.rolling import AskedRollout, rollout_of
 from rightslice.app.scenarios import Load, least_horizon_s, rating_scenario, server
 from rightslice.catalogue.disruptions import Provisioner, provisioners
 from rightslice.catalogue.engines import engines
-from rightslice.catalogue.hardware import WHOLE
+from rightslice.catalogue.hardware import ON_ONE_GPU, WHOLE
 from rightslice.catalogue.mig import share_of_gpu
 from rightslice.catalogue.platforms import platforms
 from rightslice.core.errors import BadInputError, Diagnostic
@@ -78,8 +78,8 @@ def controlled(
 ) -> Controlled:
     """The cluster in which the deployments of `autoscalers` (by model) follow their load, the others stay as planned.
 
-    A pool stays apart with all that runs on it where a deployment spans several of its nodes or gets no requests, or
-    its nodes are cut differently. Raises BadInputError RS0501 or RS0502.
+    A pool stays apart with all that runs on it where a deployment spans several of its nodes or gets no requests, its
+    nodes are cut differently, or its GPUs are shared. Raises BadInputError RS0501 or RS0502.
     """
     devices = {pool.name: _devices(plan, pool) for pool in plan.pools}
     resources = {name: None if found is None else _total(found) for name, found in devices.items()}
@@ -90,7 +90,9 @@ def controlled(
         wanted = autoscalers.get(found.option.model, Autoscaler(kind="fixed"))
         if found.deployment.pool in apart:
             if wanted.kind != "fixed":
-                message = f"{key} is not scaled here: something on its nodes spans several, or they are cut differently"
+                message = (
+                    f"{key} is not scaled here: its nodes share GPUs, are cut differently, or a replica spans several"
+                )
                 raise BadInputError(Diagnostic("RS0502", message))
             continue
         policies[key] = Fixed(_within(wanted, found))
@@ -178,7 +180,9 @@ def _aborts(deployment: Deployment) -> bool:
 
 
 def _devices(plan: Plan, pool: Pool) -> tuple[Mapping[str, int], ...] | None:
-    """What each GPU of one node offers, where all nodes of the pool are cut alike."""
+    """What each GPU of one node offers, where all nodes of the pool are cut alike and nobody shares a GPU."""
+    if pool.sharing in ON_ONE_GPU:
+        return None
     if not any(layout.profiles for layout in pool.layouts):
         return ({GPU: 1},) * pool.gpus_per_node
     nodes: dict[int, list[dict[str, int]]] = {}
@@ -209,7 +213,9 @@ def _asks(option: Option) -> tuple[str, int]:
 
 
 def gpus_of(option: Option) -> float:
-    """GPUs of one replica; a slice is its share of one."""
+    """GPUs of one replica; a slice, or a place on a shared GPU, is its share of one."""
+    if option.share:
+        return 1.0 / option.share.slots
     return option.gpus * share_of_gpu(option.accelerator, option.partition)
 
 
@@ -302,7 +308,7 @@ def _start(plan: Plan, found: Server) -> StartRequest:
         platform=pool.platform,
         engine=found.option.engine if found.option.settings else "vllm",
         weights_bytes=float(memory.weights_bytes * found.option.gpus),
-        mig=found.option.partition != WHOLE,
+        mig=found.option.device.sliced,
     )
 
 

@@ -108,8 +108,11 @@ def ceiling(need: Need, option: Option, slowdown: float, budget_s: float | None)
 
 
 def rate_at_slo(need: Need, option: Option, replicas: int, traces: Mapping[str, Trace]) -> Rate:
-    """What one replica carries at its expected times: simulated where the model has objectives, else the ceiling."""
-    most = ceiling(need, option, 1.0, None)
+    """What one replica carries at its expected times: simulated where the model has objectives, else the ceiling.
+
+    On a shared GPU: while everybody else on it is busy.
+    """
+    most = ceiling(need, option, option.crowding, None)
     if not need.slos or need.shares:
         return most
     return simulated_rate(need, option, replicas, 1.0, traces, at_most_per_s=most.requests_per_s)
@@ -124,9 +127,12 @@ def simulated_rate(
     *,
     at_most_per_s: float,
 ) -> Rate:
-    """The largest rate of one of `replicas` replicas at which every objective of the model's classes holds."""
+    """The largest rate of one of `replicas` replicas at which every objective of the model's classes holds.
+
+    On a shared GPU: while everybody else on it is busy.
+    """
     together = min(replicas, MOST_TOGETHER)
-    built = server(option, option.key, together, slowdown)
+    built = server(option, option.key, together, slowdown * option.crowding)
     low, high = 0.0, at_most_per_s
     for _ in range(BISECTIONS if at_most_per_s > LEAST_RATE_PER_S else 0):
         middle = (low + high) / 2.0

@@ -10,6 +10,7 @@ from rightslice.catalogue.engines import engine
 from rightslice.core.rng import generator
 from rightslice.optimization.needs import Need, stage_lengths
 from rightslice.optimization.options import Option
+from rightslice.optimization.sharing import group_key
 from rightslice.performance.costs import StepCosts
 from rightslice.simulation.scenario import (
     ClosedPipeline,
@@ -19,6 +20,7 @@ from rightslice.simulation.scenario import (
     Prefixes,
     Routing,
     Scenario,
+    ShareGroup,
     StageLengths,
     StageServer,
 )
@@ -85,10 +87,12 @@ def draw_loads(
 
 
 def _groups(needs: Sequence[Need]) -> list[frozenset[str]]:
-    """Models that share a pipeline, directly or through others; in document order."""
+    """Models that share a pipeline or a GPU, directly or through others; in document order."""
     groups: list[set[str]] = []
     for need in needs:
         mine = {need.name}.union(*(share.pipeline.stages for share in need.shares))
+        key = group_key(need.model)
+        mine |= {other.name for other in needs if key is not None and group_key(other.model) == key}
         touching = [group for group in groups if group & mine]
         groups = [group for group in groups if not group & mine] + [mine.union(*touching)]
     return sorted((frozenset(group) for group in groups), key=lambda g: [n.name in g for n in needs], reverse=True)
@@ -271,12 +275,38 @@ def server(option: Option, deployment: str, replicas: int, slowdown: float) -> L
     )
 
 
-def scenarios(load: Load, built: tuple[LlmServer | StageServer, ...]) -> tuple[Scenario, ...]:
+def share_groups(counts: Mapping[str, int], options: Mapping[str, Option]) -> tuple[ShareGroup, ...]:
+    """The replicas that receive requests and are together on a GPU, by the deployment's key and number.
+
+    The i-th of every model of a group sits on GPU i; where a model shares with itself, on GPU i modulo their number.
+    """
+    together: dict[tuple[str, str, str], dict[str, list[tuple[str, int]]]] = {}
+    for key, count in sorted(counts.items()):
+        option = options[key]
+        if option.share and option.costs is not None and count > 0:
+            models = together.setdefault((option.share.mode, option.share.label, option.accelerator), {})
+            models.setdefault(option.model, []).extend((key, number) for number in range(count))
+    found = []
+    for models in together.values():
+        shares = {key: share for replicas in models.values() for key, _ in replicas if (share := options[key].share)}
+        first = next(iter(shares.values()))
+        gpus = max(math.ceil(len(replicas) / first.each) for replicas in models.values())
+        for gpu in range(gpus):
+            members = tuple(member for replicas in models.values() for member in replicas[gpu::gpus])
+            tenants = tuple(shares[key].tenant for key, _ in members)
+            found.append(ShareGroup(first.mode, members, tenants, first.thread_share))
+    return tuple(found)
+
+
+def scenarios(
+    load: Load, built: tuple[LlmServer | StageServer, ...], sharing: tuple[ShareGroup, ...] = ()
+) -> tuple[Scenario, ...]:
     """One scenario per population (with the open-loop classes beside it), or one without populations."""
     classes = tuple(_with_prefixes(found, built) for found in load.classes)
     if not load.populations:
         warmup_s = load.horizon_s * WARMUP_SHARE
-        return (Scenario(built, classes, (), load.horizon_s, load.seed, warmup_s, load.routing),)
+        horizon_s, seed = load.horizon_s, load.seed
+        return (Scenario(built, classes, (), horizon_s, seed, warmup_s, load.routing, sharing=sharing),)
     return tuple(
         Scenario(
             servers=built,
@@ -285,6 +315,7 @@ def scenarios(load: Load, built: tuple[LlmServer | StageServer, ...]) -> tuple[S
             horizon_s=max(population.duration_s, load.horizon_s if classes else 0.0),
             seed=load.seed,
             routing=load.routing,
+            sharing=sharing,
         )
         for population in load.populations
     )

@@ -15,7 +15,7 @@ from rightslice.app.knowledge import known_names
 from rightslice.app.planning import architectures_of, traces_of
 from rightslice.app.recordings import recorded_s, repeats
 from rightslice.app.rolling import parse_rollout
-from rightslice.app.scenarios import Load, Slowdown, draw_day, draw_loads, scenarios, server
+from rightslice.app.scenarios import Load, Slowdown, draw_day, draw_loads, scenarios, server, share_groups
 from rightslice.catalogue.accelerators import device, resolve_device
 from rightslice.catalogue.disruptions import max_run_s
 from rightslice.catalogue.hardware import Device
@@ -27,10 +27,11 @@ from rightslice.core.timeline import Fleet, standing
 from rightslice.optimization.candidates import option_key, option_of
 from rightslice.optimization.needs import Need, needs
 from rightslice.optimization.options import Option
+from rightslice.optimization.sharing import joined
 from rightslice.performance.laws import step_costs
 from rightslice.performance.stages import stage_costs
 from rightslice.simulation.run import Watched, load_kernel, watch, watch_cluster
-from rightslice.simulation.scenario import LlmServer, StageServer
+from rightslice.simulation.scenario import LlmServer, ShareGroup, StageServer
 from rightslice.spec.autoscaler import Autoscaler, parse_autoscaler
 from rightslice.spec.loader import parse_workload
 from rightslice.spec.paths import changed, split_change
@@ -150,7 +151,8 @@ def _as_planned(asked: Asked, horizon_s: float | None) -> Replay:
             for key, found in asked.servers.items()
             if found.option.model in load.models and found.option.costs is not None
         )
-        watched += [watch(scenario, fleet) for scenario in scenarios(load, built)]
+        counts = {found.deployment: asked.servers[found.deployment].replicas for found in built}
+        watched += [watch(scenario, fleet) for scenario in scenarios(load, built, _sharing(asked.servers, counts))]
     cpu_s = time.process_time() - started_s
     hours = max((load.horizon_s for load in loads), default=0.0) / 3600.0
     nodes = _nodes(asked)
@@ -202,7 +204,8 @@ def with_control(
             if found.option.costs
         )
         started_s = time.process_time()
-        (scenario,) = scenarios(one, built)
+        counts = {found.deployment: servers[found.deployment].replicas for found in built}
+        (scenario,) = scenarios(one, built, _sharing(servers, counts))
         found, log = watch_cluster(replace(scenario, warmup_s=0.0), made.cluster, fleet)
         cpu_s += time.process_time() - started_s
         watched.append(found)
@@ -234,6 +237,10 @@ def with_control(
         timelines=tuple(found.timeline for found in watched),
         confidence=tuple(interval for found in watched for interval in found.confidence),
     )
+
+
+def _sharing(servers: Mapping[str, Server], counts: Mapping[str, int]) -> tuple[ShareGroup, ...]:
+    return share_groups(counts, {key: found.option for key, found in servers.items()})
 
 
 def _built(key: str, found: Server, slots: Mapping[str, int], slowdown: float) -> LlmServer | StageServer:
@@ -369,7 +376,8 @@ def _servers(plan: Plan, wanted: Sequence[Need], own: Mapping[str, Mapping[str, 
             option = _option(deployment, by_name[model.name], seen)
             built.append(Server(deployment, counts[deployment.id], option, by_name[model.name]))
         found |= {one.deployment.id: one for one in sorted(built, key=_place)}
-    return found
+    options = joined([(server.need, server.option) for server in found.values()])
+    return {key: replace(server, option=option) for (key, server), option in zip(found.items(), options, strict=True)}
 
 
 def _place(found: Server) -> str:

@@ -10,7 +10,7 @@ from itertools import combinations
 from rightslice.app.clock import Clock
 from rightslice.app.rating import ceiling, fastest_s, simulated_rate
 from rightslice.app.sampling import of_the_whole, sampled
-from rightslice.app.scenarios import Load, Slowdown, scenarios, servers
+from rightslice.app.scenarios import Load, Slowdown, scenarios, servers, share_groups
 from rightslice.core.rates import Rate, RateTable
 from rightslice.core.results import PATIENCE_S, SimulationResult, percentile
 from rightslice.optimization.needs import Need, PipelineShare
@@ -84,7 +84,8 @@ def _run_part(
         built = servers(part.counts, question.options, slowdown)
         if not built:
             return ()
-        return tuple(of_the_whole(simulate(scenario), part.share) for scenario in scenarios(part.load, built))
+        sharing = share_groups(part.counts, question.options)
+        return tuple(of_the_whole(simulate(scenario), part.share) for scenario in scenarios(part.load, built, sharing))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from rightslice.core.plan import PlanWarning, Request
 from rightslice.core.quantities import format_usd
 from rightslice.optimization.assemble import Fleet
 from rightslice.optimization.needs import Need
+from rightslice.optimization.sharing import group_key
 from rightslice.spec.workload import Workload
 from rightslice.traffic.lengths import MAX_P95_OVER_MEAN
 
@@ -46,6 +47,7 @@ def warnings(
     found: list[PlanWarning] = []
     for need in question.needs:
         found += _availability(need, made)
+        found += _sharing(need, question, made)
         found += _prediction(need, question, made)
         found += _quality(need, made)
         found += _impossible_spread(need)
@@ -93,6 +95,22 @@ def _availability(need: Need, made: Fleet) -> Iterator[PlanWarning]:
         yield PlanWarning("RS5010", need.name, f"all {replicas} replicas are on one node: one failure takes them all")
 
 
+def _sharing(need: Need, question: Question, made: Fleet) -> Iterator[PlanWarning]:
+    """What a shared GPU does not keep apart, and what cannot be seen on it."""
+    key = group_key(need.model)
+    if key is None:
+        return
+    others = [other.name for other in question.needs if group_key(other.model) == key and other.name != need.name]
+    beside = f"{', '.join(others)} by {key[0]}" if others else f"its other replicas by {key[0]}"
+    fault = "a fatal fault stops all of them" if key[0] == "mps" else "memory is limited by nobody"
+    wanted = "production asks for isolation: " if need.isolation == "required" else ""
+    yield PlanWarning("RS5010", need.name, f"shares its GPU with {beside}: {fault}; {wanted}a MIG slice isolates both")
+    pools = {pool.name: pool for pool in made.pools}
+    if others and any(pools[d.pool].gpus_per_node > 1 for d in made.deployments[need.name]):
+        text = "on nodes of several GPUs the device plugin, not the plan, chooses which replicas meet on one"
+        yield PlanWarning("RS5010", need.name, text)
+
+
 def _prediction(need: Need, question: Question, made: Fleet) -> Iterator[PlanWarning]:
     used = {(d.accelerator, d.partition) for d in made.deployments[need.name]}
     for option in question.options_of(need.name):
@@ -138,7 +156,7 @@ def _not_modelled(need: Need) -> Iterator[PlanWarning]:
         name
         for name, given in (
             ("the gain of speculative decoding (its memory is counted)", model.speculative is not None),
-            ("gpu", model.gpu is not None),
+            ("gpu", model.gpu is not None and group_key(model) is None),
         )
         if given
     ]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rightslice.catalogue.aliases import lookup, normalised, split_partition
 from rightslice.catalogue.datafiles import read_json
-from rightslice.catalogue.hardware import WHOLE, Accelerator, Device
+from rightslice.catalogue.hardware import ON_ONE_GPU, WHOLE, Accelerator, Device
 from rightslice.catalogue.mig import geometry
 
 MIB: Final = 2**20
@@ -122,16 +122,18 @@ def resolve_device(text: str, namespace: str = "") -> tuple[str, str] | None:
 
 @lru_cache(maxsize=512)
 def device(name: str, partition: str = WHOLE) -> Device:
-    """What one engine process sees of accelerator `name`: all of it, or one MIG slice. KeyError when unknown.
+    """What one engine process sees of accelerator `name`: all of it, also beside others, or one MIG slice.
+
+    KeyError when unknown.
 
     Slice: memory (no more than the whole shows) and SMs of the MIG table; bandwidth = whole x memory units / all units;
     operations per second = whole x SMs / all SMs; no link.
     """
     whole = accelerator(name)
-    if partition == WHOLE:
+    if partition in (WHOLE, *ON_ONE_GPU):
         return Device(
             accelerator=whole,
-            partition=WHOLE,
+            partition=partition,
             memory_bytes=whole.visible_memory_bytes,
             sm_count=whole.sm_count,
             memory_bandwidth_bytes_per_s=whole.memory_bandwidth_bytes_per_s,

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 WHOLE = "whole"
-SHARED = ("time-slicing", "mps", "vm-fraction")
+ON_ONE_GPU = ("time-slicing", "mps")
+"""Ways in which processes share a whole GPU."""
+SHARED = (*ON_ONE_GPU, "vm-fraction")
 """Partitions that a workload may name beside the whole GPU and MIG profiles."""
 
 
@@ -104,7 +106,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Device:
-    """What one engine process sees: a whole accelerator or one MIG slice, in absolute terms.
+    """What one engine process sees: a whole accelerator (its own or shared) or one MIG slice, in absolute terms.
 
     `flops` and `memory_bandwidth_bytes_per_s` are the slice's own; `link_bytes_per_s` is 0 inside a slice (no NVLink,
     no peer access).
@@ -120,8 +122,15 @@ class Device:
 
     @property
     def name(self) -> str:
-        """`A100-SXM-80GB`, or `A100-SXM-80GB:MIG-3g.40gb`."""
-        return self.accelerator.name if self.partition == WHOLE else f"{self.accelerator.name}:MIG-{self.partition}"
+        """`A100-SXM-80GB`, `A100-SXM-80GB:MIG-3g.40gb` or `A100-SXM-80GB:time-slicing`."""
+        if self.partition == WHOLE:
+            return self.accelerator.name
+        return f"{self.accelerator.name}:{'MIG-' if self.sliced else ''}{self.partition}"
+
+    @property
+    def sliced(self) -> bool:
+        """Whether it is a MIG slice."""
+        return self.partition not in (WHOLE, *ON_ONE_GPU)
 
     @cached_property
     def sm_share(self) -> float:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from rightslice.catalogue.accelerators import accelerator
 from rightslice.catalogue.aliases import spellings
 from rightslice.catalogue.datafiles import read_json
+from rightslice.catalogue.hardware import ON_ONE_GPU
 from rightslice.catalogue.mig import MigLayout, layouts, uniform_layouts
 
 MigAbility = Literal["any-layout", "uniform-per-pool", "none"]
@@ -58,12 +59,20 @@ class Platform:
     node_provisioning_s: tuple[float, float] | None
     evidence: Mapping[str, Evidence]
 
+    def shares(self, mode: str) -> bool:
+        """Whether GPUs can be shared this way by the device plugin's configuration, which the GPU Operator brings."""
+        able = {"time-slicing": self.time_slicing, "mps": self.mps}
+        return able.get(mode, False) and self.mig_needs == "gpu-operator"
+
     def gpu_resource(self, partition: str, vendor: str = "nvidia") -> str:
-        """Extended resource that a pod asks for: `nvidia.com/gpu`, or `nvidia.com/mig-1g.10gb` with strategy mixed.
+        """Extended resource that a pod asks for: `nvidia.com/gpu`, `nvidia.com/mig-1g.10gb` with strategy mixed, or
+        `nvidia.com/gpu.shared`, the device plugin's name (`renameByDefault`) where several may have one GPU.
 
         KeyError for a vendor whose device plugin is not known here.
         """
         whole = self.resources[vendor]
+        if partition in ON_ONE_GPU:
+            return f"{whole}.shared"
         if self.mig_strategy == "single" or not partition[:1].isdigit():
             return whole
         return f"{whole.partition('/')[0]}/mig-{partition.replace('+', '.')}"

@@ -43,7 +43,7 @@ class Purchase:
 
 @dataclass(frozen=True, slots=True)
 class LayoutUse:
-    """How many GPUs of the pool carry this layout: `whole` = {}, else MIG profile -> count."""
+    """GPUs of the pool with this layout: `whole` = {}, else MIG profile or way of sharing -> places on one GPU."""
 
     name: str
     gpus: int
@@ -116,7 +116,10 @@ class Replicas:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Equal replicas. `partition` is `whole` or a MIG profile; `max_rate` is requests/s of one replica at its SLO."""
+    """Equal replicas. `partition` is `whole`, a MIG profile, `time-slicing` or `mps`.
+
+    `max_rate` is requests/s of one replica at its SLO, beside busy neighbours where it has some.
+    """
 
     id: str
     role: Literal["unified", "prefill", "decode"]

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rightslice.catalogue.hardware import WHOLE
+from rightslice.catalogue.hardware import ON_ONE_GPU, WHOLE
 from rightslice.core.plan import Deployment, Plan, Pool
 
 Cut = Mapping[str, int]
-"""MIG profile -> instances on one GPU; empty for a whole GPU."""
+"""MIG profile -> instances on one GPU, or the way it is shared -> places; empty for a whole GPU of one pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class NodeLayout:
 
     @property
     def sliced(self) -> bool:
-        """Whether any GPU is cut."""
-        return any(self.gpus)
+        """Whether any GPU is cut into MIG slices."""
+        return any(set(cut) - set(ON_ONE_GPU) for cut in self.gpus)
 
 
 def node_layouts(plan: Plan, pool: Pool) -> tuple[NodeLayout, ...]:

@@ -124,7 +124,7 @@ def variables(view: View, made: Cloud) -> tuple[Variable, ...]:
 
 
 def software_commands(
-    pools: Iterable[PoolView], made: Cloud, *, cut_by_operator: bool, cut_at_creation: bool
+    pools: Iterable[PoolView], made: Cloud, *, cut_by_operator: bool, shared: bool, cut_at_creation: bool
 ) -> tuple[str, ...]:
     """What must run on the nodes before a pod can ask for a GPU; empty where the platform brings it."""
     platform = next(iter(pools)).platform
@@ -136,5 +136,5 @@ def software_commands(
         if cut_at_creation
         else "",
     }
-    templates = made.operator if cut_by_operator else made.plain
+    templates = made.operator if cut_by_operator or shared else made.plain
     return tuple(template.format(**values) for template in templates)

@@ -10,7 +10,7 @@ from rightslice.catalogue.engines import EngineFacts, engines
 from rightslice.kube.objects import Json, Object, filled
 from rightslice.manifests.launch import HUB_TOKEN, SecretKey
 from rightslice.manifests.timing import PROBE_PERIOD_S, Shutdown, shutdown, startup_budget_s
-from rightslice.manifests.view import POOL_LABEL, Unit, is_local, is_slice, weights_path
+from rightslice.manifests.view import POOL_LABEL, Unit, is_local, is_shared, is_slice, weights_path
 
 GIB: Final = 1024**3
 SHM_GIB_PER_GPU: Final = 2
@@ -34,7 +34,12 @@ PRIVILEGED_PORTS: Final = 1024
 
 
 def shm_gib(unit: Unit) -> int:
-    """Size of /dev/shm: 2 GiB per GPU above one GPU, or what the engine or image asks for; 0 = the default 64 MB."""
+    """Size of /dev/shm: 2 GiB per GPU above one GPU, or what the engine or image asks for; 0 = the default 64 MB.
+
+    Under MPS the device plugin mounts that of its daemon there.
+    """
+    if unit.deployment.partition == "mps":
+        return 0
     for_gpus = SHM_GIB_PER_GPU * unit.gpus_per_pod if unit.gpus_per_pod > 1 else 0
     return max(for_gpus, unit.launch.shm_gib, unit.rule.shm_gib if unit.rule else 0)
 
@@ -251,7 +256,7 @@ def from_secret(key: SecretKey) -> Object:
 def _resources(unit: Unit) -> Object:
     """GPUs in limits and requests alike; CPU and memory requested, not limited."""
     gpus: Object = {unit.resource: unit.gpus_per_pod}
-    if is_slice(unit.deployment):
+    if is_slice(unit.deployment) or is_shared(unit.deployment):
         cpu, memory = CPU_PER_SLICE, MEMORY_GIB_PER_SLICE
     else:
         cpu = CPU_FRONT_END + CPU_PER_GPU * unit.gpus_per_pod

@@ -13,6 +13,7 @@ from rightslice.manifests.evaluate import EVALUATION_FOLDER, evaluations
 from rightslice.manifests.partitions import named_layouts
 from rightslice.manifests.pods import cache_gib, shm_gib, stop
 from rightslice.manifests.prose import plain
+from rightslice.manifests.sharing import shared_pools
 from rightslice.manifests.steps import steps, undo
 from rightslice.manifests.timing import startup_budget_s
 from rightslice.manifests.view import Unit, View, is_slice
@@ -80,6 +81,8 @@ def _files(view: View) -> str:
     ]
     if named_layouts(view):
         lines.append("- `gpu-operator/`: how the GPU Operator cuts the GPUs of each node")
+    if shared_pools(view):
+        lines.append("- `gpu-operator/`: how the GPU Operator's device plugin shares the GPUs of each node")
     if lowered := evaluations(view):
         names = ", ".join(f"`{plain(name)}`" for name in lowered)
         lines.append(

@@ -15,6 +15,7 @@ from rightslice.manifests.evaluate import EVALUATION_FOLDER, evaluations
 from rightslice.manifests.partitions import critical_pods_quota, mig_config_map
 from rightslice.manifests.readme import readme
 from rightslice.manifests.resolve import resolve
+from rightslice.manifests.sharing import sharing_config_map
 from rightslice.manifests.view import View, plan_labels
 from rightslice.manifests.workloads import model_objects
 
@@ -64,7 +65,7 @@ def _namespace(view: View) -> Object:
 
 
 def _operator_objects(view: View) -> list[Object]:
-    found = [mig_config_map(view)]
+    found = [mig_config_map(view), sharing_config_map(view)]
     if any(made.quota for pool in view.pools if (made := cloud(pool.pool.platform))):
         found.append(critical_pods_quota(view))
     return [made for made in found if made]

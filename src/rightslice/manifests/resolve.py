@@ -7,13 +7,24 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from rightslice.catalogue.hardware import WHOLE
+from rightslice.catalogue.hardware import ON_ONE_GPU, WHOLE
 from rightslice.catalogue.platforms import Platform, platforms
 from rightslice.core.errors import BadInputError, Diagnostic, InfeasibleError, did_you_mean
 from rightslice.core.plan import Deployment, Plan, PlannedModel, Pool
 from rightslice.manifests.launch import at_least, launch
 from rightslice.manifests.layout import capacity, describe, has_spare, node_layouts
-from rightslice.manifests.view import Unit, View, image_of, is_slice, namespace_of, pool_of, pool_views, unit_name
+from rightslice.manifests.sharing import FEWEST, MOST
+from rightslice.manifests.view import (
+    Unit,
+    View,
+    image_of,
+    is_shared,
+    is_slice,
+    namespace_of,
+    pool_of,
+    pool_views,
+    unit_name,
+)
 
 _MIG_PROFILE: Final = re.compile(r"\d+g\.\d+gb([.+][a-z.+]+)?")
 _PINNED_IMAGE: Final = re.compile(r"[^\s@]+(@sha256:[0-9a-f]{64}|:(?!latest$)[\w][\w.-]{0,127})", re.ASCII)
@@ -82,6 +93,10 @@ def _mistakes(plan: Plan) -> Iterator[Diagnostic]:
                 where = f"{placement.pool} node {placement.node} GPU {placement.gpu}"
                 message = f"{slot.deployment} needs {slot.used_bytes:,} bytes of {slot.memory_bytes:,} on {where}"
                 yield Diagnostic("RS2001", message)
+        together = sum(slot.used_bytes for slot in placement.slots)
+        if len(placement.slots) > 1 and together > placement.memory_bytes:
+            where = f"{placement.pool} node {placement.node} GPU {placement.gpu}"
+            yield Diagnostic("RS2001", f"{together:,} bytes are needed of {placement.memory_bytes:,} on {where}")
 
 
 def _pool_mistakes(plan: Plan, pool: Pool) -> Iterator[Diagnostic]:
@@ -92,9 +107,8 @@ def _pool_mistakes(plan: Plan, pool: Pool) -> Iterator[Diagnostic]:
         return
     if min(pool.gpus_per_node, pool.nodes) < 1:
         yield Diagnostic("RS0106", f"{pool.name}: needs at least one node with one GPU")
-    if pool.sharing in ("time-slicing", "mps"):
-        message = f"{pool.name}: {pool.sharing} is planned but its device-plugin configuration is not emitted yet"
-        yield Diagnostic("RS4007", message, hint="whole GPUs or MIG")
+    if pool.sharing in ON_ONE_GPU:
+        yield from _sharing_mistakes(pool, platform)
     if platform.mig == "uniform-per-pool":
         yield from _cut_mistakes(plan, pool, platform)
     made, asked = capacity(plan, pool), _asked(plan, pool)
@@ -104,6 +118,20 @@ def _pool_mistakes(plan: Plan, pool: Pool) -> Iterator[Diagnostic]:
                 f"{pool.name}: deployments need {asked[partition]} of {partition}, its GPUs make {made[partition]}"
             )
             yield Diagnostic("RS4015", message)
+
+
+def _sharing_mistakes(pool: Pool, platform: Platform) -> Iterator[Diagnostic]:
+    """A way to share that the device plugin does not know; it shares all GPUs of a node alike, 2 to 48 times each."""
+    if not platform.shares(pool.sharing):
+        message = f"{pool.name}: {platform.title} does not share GPUs by {pool.sharing} with the GPU Operator"
+        yield Diagnostic("RS4007", message, hint="platform: gke+operator, eks or on-prem; or MIG")
+    places = [use.profiles.get(pool.sharing, 0) for use in pool.layouts if use.gpus == pool.nodes * pool.gpus_per_node]
+    if len(pool.layouts) != 1 or len(places) != 1:
+        message = f"{pool.name}: some GPUs are shared and others are not; the device plugin shares all of a node"
+        yield Diagnostic("RS4015", message, hint="a node pool for each")
+    elif not FEWEST <= places[0] <= MOST:
+        message = f"{pool.name}: {places[0]} replicas of one GPU; the device plugin takes {FEWEST} to {MOST}"
+        yield Diagnostic("RS4015", message)
 
 
 def _asked(plan: Plan, pool: Pool) -> Counter[str]:
@@ -126,8 +154,10 @@ def _cut_mistakes(plan: Plan, pool: Pool, platform: Platform) -> Iterator[Diagno
 def _deployment_mistakes(model: PlannedModel, deployment: Deployment, pool: Pool) -> Iterator[Diagnostic]:
     name, engine = deployment.id, deployment.engine
     gpus = deployment.gpus_per_replica
-    if not _MIG_PROFILE.fullmatch(deployment.partition) and deployment.partition != WHOLE:
-        yield Diagnostic("RS4007", f'{name}: sharing a GPU by "{deployment.partition}" is not emitted yet')
+    if is_shared(deployment):
+        yield from _shared_mistakes(deployment, pool)
+    elif not _MIG_PROFILE.fullmatch(deployment.partition) and deployment.partition != WHOLE:
+        yield Diagnostic("RS4007", f'{name}: sharing a GPU by "{deployment.partition}" is not emitted')
     elif is_slice(deployment):
         yield from _slice_mistakes(deployment, pool)
     if gpus < 1 or (gpus > pool.gpus_per_node and gpus % pool.gpus_per_node):
@@ -140,6 +170,17 @@ def _deployment_mistakes(model: PlannedModel, deployment: Deployment, pool: Pool
         yield Diagnostic("RS0106", message, hint="add a version tag or a digest")
     if model.source.startswith("-"):
         yield Diagnostic("RS0303", f'{name}: model source "{model.source[:80]}" would be read as a flag')
+
+
+def _shared_mistakes(deployment: Deployment, pool: Pool) -> Iterator[Diagnostic]:
+    """More than one place brings no more of the GPU, and may be the same GPU twice (k8s-device-plugin#929, #491)."""
+    name = deployment.id
+    if deployment.partition != pool.sharing:
+        message = f"{name}: {deployment.partition} on pool {pool.name}, whose GPUs are not shared so"
+        yield Diagnostic("RS4015", message)
+    if deployment.gpus_per_replica > 1:
+        message = f"{name}: one replica cannot have {deployment.gpus_per_replica} places on shared GPUs"
+        yield Diagnostic("RS2006", message, hint="one place per replica, or whole GPUs")
 
 
 def _slice_mistakes(deployment: Deployment, pool: Pool) -> Iterator[Diagnostic]:

@@ -16,9 +16,10 @@ from rightslice.manifests.nodepools import (
     software_commands,
     variables,
 )
-from rightslice.manifests.partitions import DISABLED, config_map_name, named_layouts
+from rightslice.manifests.partitions import DISABLED, config_map_name, named_layouts, operator_namespace
 from rightslice.manifests.pods import secret_keys, weights_claim
 from rightslice.manifests.prose import plain, shell
+from rightslice.manifests.sharing import DEFAULT, NODE_LABEL, shared_pools, sharing_map_name
 from rightslice.manifests.timing import startup_budget_s
 from rightslice.manifests.view import POOL_LABEL, View, is_local, weights_path
 
@@ -35,6 +36,7 @@ def steps(view: View, folder: str) -> list[str]:
         ("Create the node pools", _pools(view)),
         ("Prepare the GPUs", _software(view, folder)),
         ("Cut the GPUs", _layouts(view, folder)),
+        ("Share the GPUs", _sharing(view, folder)),
         ("Provide secrets and weights", _provisions(view, folder)),
         ("Apply", _apply(view, folder)),
         ("Let the autoscalers see", _autoscaling(view, folder)),
@@ -76,13 +78,15 @@ def _pools(view: View) -> str:
 
 def _software(view: View, folder: str) -> str:
     made = cloud(view.pools[0].pool.platform)
-    cut = bool(named_layouts(view))
+    cut, shared = bool(named_layouts(view)), bool(shared_pools(view))
     if made is None:
         return ""
     at_creation = any(pool.profile for pool in view.pools)
     namespace = made.operator_namespace
-    commands = list(software_commands(view.pools, made, cut_by_operator=cut, cut_at_creation=at_creation))
-    if cut or made.quota:
+    commands = list(
+        software_commands(view.pools, made, cut_by_operator=cut, shared=shared, cut_at_creation=at_creation)
+    )
+    if cut or shared or made.quota:
         commands = [
             f"kubectl create namespace {namespace} --dry-run=client -o yaml | kubectl apply -f -",
             f"kubectl apply -k {folder}gpu-operator",
@@ -118,9 +122,9 @@ def _layouts(view: View, folder: str) -> str:
     )
     parts = [
         (
-            f"The layouts are in `{folder}gpu-operator/configmap.yaml`. The operator reads one such ConfigMap: merge it"
-            " with yours if the cluster has one already. A node that is replaced comes back uncut: repeat this step for"
-            " it."
+            f"The layouts are in `{folder}gpu-operator/{_file_of(view, config_map_name(view))}`. The operator reads one"
+            " such ConfigMap: merge it with yours if the cluster has one already. A node that is replaced comes back"
+            " uncut: repeat this step for it."
         ),
         shell(f"kubectl patch clusterpolicies.nvidia.com/{policy} --type merge -p '{patch}'"),
     ]
@@ -135,6 +139,45 @@ def _layouts(view: View, folder: str) -> str:
             f"`{layout.name}`: {describe(layout.layout.gpus)}.",
             shell(*_relabel(layout.pool.name, layout.name, start, last)),
         ]
+    return "\n\n".join(parts)
+
+
+def _file_of(view: View, config_map: str) -> str:
+    """The file of one of the operator's ConfigMaps."""
+    return f"configmap-{config_map}.yaml" if named_layouts(view) and shared_pools(view) else "configmap.yaml"
+
+
+def _sharing(view: View, folder: str) -> str:
+    """Name the configuration, label the nodes, restart: the operator does not watch the ConfigMap (its MPS page)."""
+    pools = shared_pools(view)
+    if not pools:
+        return ""
+    made = cloud(view.pools[0].pool.platform)
+    policy = made.cluster_policy if made else "cluster-policy"
+    name = sharing_map_name(view)
+    patch = f'{{"spec":{{"devicePlugin":{{"config":{{"name":"{name}","default":"{DEFAULT}"}}}}}}}}'
+    restart = f"kubectl -n {operator_namespace(view)} rollout restart daemonset/nvidia-device-plugin-daemonset"
+    labels = [
+        f"kubectl label nodes -l {POOL_LABEL}={found.pool.name} {NODE_LABEL}={found.configuration} --overwrite"
+        for found in pools
+    ]
+    checks = [
+        f"kubectl get nodes -l {POOL_LABEL}={found.pool.name} -o"
+        " custom-columns='NODE:.metadata.name,PLACES:.status.allocatable.nvidia\\.com/gpu\\.shared'"
+        for found in pools
+    ]
+    shown = ", ".join(f"{found.places} on each node of `{found.pool.name}`" for found in pools)
+    parts = [
+        (
+            f"How is in `{folder}gpu-operator/{_file_of(view, name)}`. The operator reads one such ConfigMap for its"
+            " device plugin: merge it with yours if the cluster has one already. All GPUs of a labelled node are"
+            " shared, so no pod that needs a GPU for itself may run there. After a change restart the plugin again."
+        )
+    ]
+    parts.append(
+        shell(f"kubectl patch clusterpolicies.nvidia.com/{policy} --type merge -p '{patch}'", *labels, restart)
+    )
+    parts += [f"Places for pods, {shown}:", shell(*checks)]
     return "\n\n".join(parts)
 
 
@@ -249,6 +292,7 @@ def undo(view: View, folder: str) -> str:
         f"kubectl label nodes -l {POOL_LABEL}={name} {MIG_LABEL}={DISABLED} --overwrite"
         for name in dict.fromkeys(layout.pool.name for layout in named_layouts(view))
     ]
+    out += [f"kubectl label nodes -l {POOL_LABEL}={found.pool.name} {NODE_LABEL}-" for found in shared_pools(view)]
     made = cloud(view.pools[0].pool.platform)
     out += [remove_command(view, pool, made) for pool in view.pools] if made else []
     text = "Remove everything. The pools cost money until they are gone:\n\n" + shell(*out)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rightslice.catalogue.accelerators import accelerator
-from rightslice.catalogue.hardware import WHOLE
+from rightslice.catalogue.hardware import ON_ONE_GPU, WHOLE
 from rightslice.catalogue.platforms import Platform, platforms
 from rightslice.core.plan import Autoscaling, Deployment, Plan, PlannedModel, Pool
 from rightslice.kube.names import label_value, namespace_name, safe_name, service_name, slug, unique_names
@@ -234,7 +234,12 @@ def weights_path(model: PlannedModel) -> str:
 
 def is_slice(deployment: Deployment) -> bool:
     """Whether it runs on MIG slices."""
-    return deployment.partition != WHOLE
+    return deployment.partition != WHOLE and not is_shared(deployment)
+
+
+def is_shared(deployment: Deployment) -> bool:
+    """Whether other pods run on its GPUs."""
+    return deployment.partition in ON_ONE_GPU
 
 
 def namespace_of(plan: Plan) -> str:

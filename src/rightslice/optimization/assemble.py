@@ -25,9 +25,10 @@ from rightslice.core.plan import (
 from rightslice.core.rates import RateTable
 from rightslice.optimization.evidence import Evidence
 from rightslice.optimization.needs import Need
-from rightslice.optimization.options import Option
+from rightslice.optimization.options import Option, Share
 from rightslice.optimization.propose import Market, Proposal
 from rightslice.packing.place import place
+from rightslice.packing.problem import GpuLayout
 
 CUSTOM_ENGINE = Engine("custom", "", "", {}, 8000, "/health", "/metrics")
 
@@ -54,7 +55,7 @@ def fleet(
         )
         for need in needs
     }
-    return Fleet(_pools(proposal, market), _placements(proposal, options, identifiers), deployments)
+    return Fleet(_pools(proposal, options, market), _placements(proposal, options, identifiers), deployments)
 
 
 def _deployment_ids(proposal: Proposal) -> dict[tuple[str, str], str]:
@@ -114,8 +115,11 @@ def _engine(option: Option, source: str) -> Engine:
     )
 
 
-def _pools(proposal: Proposal, market: Market) -> tuple[Pool, ...]:
+def _pools(proposal: Proposal, options: Mapping[str, Option], market: Market) -> tuple[Pool, ...]:
     described = []
+    shares = {
+        pool: share for (pool, key), n in proposal.packing.replicas.items() if n and (share := options[key].share)
+    }
     specs = {pool.key: pool for pool in proposal.problem.pools}
     for key, nodes in sorted(proposal.packing.nodes.items()):
         if nodes <= 0:
@@ -128,7 +132,7 @@ def _pools(proposal: Proposal, market: Market) -> tuple[Pool, ...]:
             LayoutUse(
                 name,
                 nodes * specs[key].gpus_per_node if one_layout else gpus,
-                {} if name == WHOLE else dict(menu[name].profiles),
+                {} if name == WHOLE else _profiles(menu[name], shares.get(key)),
             )
             for (pool, name), gpus in sorted(proposal.packing.layouts.items())
             if pool == key and gpus > 0
@@ -148,13 +152,18 @@ def _pools(proposal: Proposal, market: Market) -> tuple[Pool, ...]:
                 hourly_usd=offer.usd_per_hour,
                 price_date=machine.price_date,
                 price_quality=machine.quality,
-                sharing="mig" if any(use.profiles for use in used) else "none",
+                sharing=shares[key].mode if key in shares else "mig" if any(use.profiles for use in used) else "none",
                 layouts=used,
                 host_architecture=machine.host_architecture,
                 fabric=machine.fabric,
             )
         )
     return tuple(described)
+
+
+def _profiles(layout: GpuLayout, share: Share | None) -> dict[str, int]:
+    """MIG profile -> instances, or the way the GPU is shared -> replicas on it."""
+    return {share.mode: share.slots} if share else dict(layout.profiles)
 
 
 def _placements(
@@ -166,7 +175,7 @@ def _placements(
         whole = device(accelerators[gpu.pool])
         slots = tuple(
             Slot(
-                partition=slot.partition,
+                partition=options[slot.option].partition,
                 start=slot.start,
                 model=options[slot.option].model,
                 deployment=identifiers[gpu.pool, slot.option],

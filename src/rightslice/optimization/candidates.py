@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shlex import quote
 
 from rightslice.catalogue.accelerators import device
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.checkpoints import quantised_checkpoints
 from rightslice.catalogue.engines import engine
-from rightslice.catalogue.hardware import SHARED, WHOLE, Device
+from rightslice.catalogue.hardware import ON_ONE_GPU, SHARED, WHOLE, Device
 from rightslice.catalogue.mig import takes_all_memory
 from rightslice.catalogue.platforms import platforms
 from rightslice.core.engine import DTYPE_BITS, Dtype, EngineSettings, KvDtype
@@ -22,6 +22,7 @@ from rightslice.memory.overheads import rank_step_tokens
 from rightslice.memory.precision import kv_support, weight_support
 from rightslice.optimization.needs import Need
 from rightslice.optimization.options import Candidates, Option
+from rightslice.optimization.sharing import Group, Misfit, Reason, group_key, groups, options_of_group
 from rightslice.performance.laws import step_costs
 from rightslice.performance.stages import stage_costs
 from rightslice.procurement.offers import Offer
@@ -57,7 +58,8 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One accelerator as it can be had: the largest machine, whether nodes reach each other fast, what MIG makes."""
+    """One accelerator as it can be had: the largest machine, whether nodes reach each other fast, what MIG makes, how
+    processes can share it."""
 
     accelerator: str
     machine_sizes: tuple[int, ...]
@@ -65,6 +67,7 @@ class Site:
     fast_network: bool
     partitions: tuple[str, ...]
     largest_machine: str
+    sharing: tuple[str, ...] = ()
 
     @property
     def largest(self) -> int:
@@ -92,6 +95,7 @@ def _site(name: str, offers: Sequence[Offer], platform_of: Mapping[str, str]) ->
         fast_network=any(m.gpudirect not in ("none", "") for m in machines),
         partitions=(WHOLE, *profiles),
         largest_machine=largest.machine_type,
+        sharing=tuple(mode for mode in ON_ONE_GPU if any(platforms()[maker].shares(mode) for maker in makers)),
     )
 
 
@@ -99,15 +103,49 @@ def candidates(needs: Iterable[Need], found: Sequence[Site], engines: Sequence[s
     """Every legal, fitting option of every need, with rejections aggregated per accelerator."""
     options: list[Option] = []
     rejections: list[Rejection] = []
-    for need in needs:
-        for site in found:
+    wanted = tuple(needs)
+    for need in wanted:
+        for site in found if group_key(need.model) is None else ():
             good, bad = _of_site(need, site, engines)
             options += good
             if not good:
                 rejections += bad
             elif need.model.partition and need.model.partition != WHOLE:
                 rejections += [r for r in bad if r.code == "RS2001"]
+    for group in groups(wanted):
+        for site in found:
+            together = _together(group, site, engines)
+            options += together if isinstance(together, tuple) else ()
+            rejections += () if isinstance(together, tuple) else [_refusal(together.need, site, *together.reason)]
     return Candidates(tuple(options), tuple(rejections))
+
+
+def _together(group: Group, site: Site, engines: Sequence[str]) -> tuple[Option, ...] | Misfit:
+    """One option for each model of a group that shares the site's GPUs."""
+    strict = next((need for need in group.needs if need.model.isolation == "required"), None)
+    if strict:
+        reason = f"{group.mode} isolates neither memory nor faults, and isolation is required"
+        return Misfit(strict, ("RS4002", reason, "isolation: preferred, or a MIG profile"))
+    if group.mode not in site.sharing:
+        reason = f"no platform here shares {site.accelerator} by {group.mode} with the GPU Operator"
+        return Misfit(group.needs[0], ("RS4007", reason, "platform: gke+operator, eks or on-prem"))
+    if not device(site.accelerator).flops:
+        reason = f"the compute rate of {site.accelerator} is not published"
+        return Misfit(group.needs[0], ("RS4011", reason, "another accelerator"))
+
+    def build(need: Need, seen: Device, fraction: float | None) -> Option | Reason:
+        if need.model.profile:
+            return _stage_option(need, need.model.profile, seen)
+        if need.architecture is None:
+            reason = "only measured stages and served models share a GPU"
+            return "RS4013", reason, "profile: {memory, streams, latency}, or remove partition"
+        dtype = _weight_dtypes(need, need.architecture)[0]
+        settings = _settings(need, engines[0], seen, Shape(1), dtype, _kv_dtypes(need)[0])
+        if fraction is not None:
+            settings = replace(settings, memory_fraction=min(fraction, settings.memory_fraction))
+        return option_of(need, need.architecture, settings, seen, 0)
+
+    return options_of_group(group, site.accelerator, build)
 
 
 def _of_site(need: Need, site: Site, engines: Sequence[str]) -> tuple[list[Option], list[Rejection]]:
@@ -131,7 +169,7 @@ def _partitions(need: Need, site: Site) -> tuple[str, ...]:
 def _unmade(need: Need, site: Site) -> tuple[str, str]:
     """Why the pinned partition is no option here, and what would be."""
     if need.model.partition in SHARED:
-        return f"sharing a GPU by {need.model.partition} is not modelled yet", "partition: a MIG profile, or none"
+        return f"sharing a GPU by {need.model.partition} is not modelled", "partition: time-slicing, mps, a MIG profile"
     return f"partition {need.model.partition} cannot be made on {site.accelerator} here", "remove partition"
 
 
@@ -190,17 +228,20 @@ def _staged(need: Need, site: Site, profile: Profile) -> tuple[list[Option], lis
     for partition in _partitions(need, site):
         seen = device(site.accelerator, partition)
         largest = max(largest, seen.memory_bytes)
-        if profile.memory + CONTEXT_OVERHEAD_BYTES > seen.memory_bytes:
-            continue
-        kept = Memory(seen.memory_bytes, profile.memory, 0, CONTEXT_OVERHEAD_BYTES, 0, 0, max(profile.streams))
-        costs = stage_costs(profile, seen) if need.has_load else None
-        good.append(Option(option_key(need.name, seen, None, 1), need.name, seen, 1, "custom", "", None, kept, costs))
+        if profile.memory + CONTEXT_OVERHEAD_BYTES <= seen.memory_bytes:
+            good.append(_stage_option(need, profile, seen))
     if good:
         return good, []
     if largest == 0:
         return [], [_refusal(need, site, "RS4013", *_unmade(need, site))]
     reason = f"needs {format_bytes(profile.memory + CONTEXT_OVERHEAD_BYTES)}, it has {format_bytes(largest)}"
     return [], [_refusal(need, site, "RS2001", reason)]
+
+
+def _stage_option(need: Need, profile: Profile, seen: Device) -> Option:
+    kept = Memory(seen.memory_bytes, profile.memory, 0, CONTEXT_OVERHEAD_BYTES, 0, 0, max(profile.streams))
+    costs = stage_costs(profile, seen) if need.has_load else None
+    return Option(option_key(need.name, seen, None, 1), need.name, seen, 1, "custom", "", None, kept, costs)
 
 
 def _served(

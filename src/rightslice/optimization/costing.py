@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rightslice.catalogue.hardware import WHOLE
+from rightslice.catalogue.hardware import ON_ONE_GPU, WHOLE
 from rightslice.catalogue.mig import geometry
 from rightslice.core.plan import Deployment, MonthlyCost, Placement, Pool
 from rightslice.optimization.needs import Need
@@ -94,7 +94,7 @@ def _hourly_share(model: str, pools: Sequence[Pool], placements: Sequence[Placem
 
 def _weight(accelerator: str, partition: str) -> float:
     table = geometry(accelerator)
-    return 1.0 if partition == WHOLE or table is None else float(table.profile(partition).mem_units)
+    return 1.0 if partition in (WHOLE, *ON_ONE_GPU) or table is None else float(table.profile(partition).mem_units)
 
 
 def _input_share(costs: StepCosts, need: Need, rate_per_s: float) -> float:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rightslice.catalogue.hardware import WHOLE
-from rightslice.catalogue.platforms import platforms
+from rightslice.catalogue.platforms import Platform, platforms
 from rightslice.core.rates import RateTable
 from rightslice.optimization.needs import Need
 from rightslice.optimization.options import Option
@@ -81,7 +82,7 @@ def propose(
                 key=option.key,
                 model=option.model,
                 accelerator=option.accelerator,
-                partition=option.partition,
+                partition=option.slot,
                 gpus=option.gpus,
                 requests_per_s=rates[option.key].requests_per_s if option.model in loaded else 0.0,
                 pools=hosts[option.model],
@@ -110,7 +111,7 @@ def repack(needs: Sequence[Need], options: Mapping[str, Option], counts: Mapping
     problem = Problem(
         pools=pools,
         options=tuple(
-            OptionSpec(o.key, o.key, o.accelerator, o.partition, o.gpus, 0.0, hosts[o.model], o.node_gpus) for o in used
+            OptionSpec(o.key, o.key, o.accelerator, o.slot, o.gpus, 0.0, hosts[o.model], o.node_gpus) for o in used
         ),
         demands=tuple(
             Demand(o.key, 0.0, counts[o.key], spare=False, min_nodes=min(counts[o.key], floors[o.model])) for o in used
@@ -134,16 +135,16 @@ def _hosts(needs: Sequence[Need], offer_of: Mapping[str, Offer]) -> dict[str, fr
 def _pools(market: Market, options: Sequence[Option]) -> tuple[dict[str, Offer], tuple[PoolSpec, ...], dict[str, int]]:
     """One pool per offer, or one per offer and layout where the platform makes one layout per node pool; and limits."""
     limits = dict(market.limits)
-    wanted: dict[str, set[str]] = {}
+    wanted: dict[str, list[Option]] = {}
     for option in options:
-        wanted.setdefault(option.accelerator, set()).add(option.partition)
+        wanted.setdefault(option.accelerator, []).append(option)
     offer_of: dict[str, Offer] = {}
     pools: list[PoolSpec] = []
     for offer in market.offers:
-        partitions = wanted.get(offer.machine.accelerator)
-        if not partitions:
+        hosted = wanted.get(offer.machine.accelerator)
+        if not hosted:
             continue
-        menus = _menus(offer, market.platform_of[offer.machine.provider], partitions)
+        menus = _menus(offer, market.platform_of[offer.machine.provider], hosted)
         shared = _shared_limit(offer, len(menus))
         for suffix, menu in menus:
             key = pool_name(offer) + suffix
@@ -170,15 +171,40 @@ def _shared_limit(offer: Offer, pools: int) -> dict[str, int]:
     return {f"nodes:{pool_name(offer)}": offer.max_nodes * int(offer.machine.accelerator_count)}
 
 
-def _menus(offer: Offer, platform: str, partitions: set[str]) -> list[tuple[str, tuple[GpuLayout, ...]]]:
-    """(pool name suffix, layouts a GPU of that pool may carry)."""
+def _menus(offer: Offer, platform: str, options: Sequence[Option]) -> list[tuple[str, tuple[GpuLayout, ...]]]:
+    """(pool name suffix, layouts a GPU of that pool may carry).
+
+    The device plugin shares all GPUs of a node alike (k8s-device-plugin#353): each way to share is a pool of its own.
+    """
     maker = platforms()[platform]
+    partitions = {option.slot for option in options}
     wanted = [x for x in maker.layouts(offer.machine.accelerator) if set(x.profiles) & partitions]
     made = [GpuLayout(x.name, x.profiles, x.placements) for x in wanted]
+    together = [
+        (f"-{layout.name}", (layout,))
+        for layout in _shared_layouts(options, maker, int(offer.machine.accelerator_count))
+    ]
     if maker.mig != "uniform-per-pool":
-        return [("", (WHOLE_LAYOUT, *made))]
+        return [("", (WHOLE_LAYOUT, *made)), *together]
     own_pools = [("-" + next(iter(x.profiles)).replace(".", "").replace("+", "-"), (x,)) for x in made]
-    return [("", (WHOLE_LAYOUT,)), *own_pools]
+    return [("", (WHOLE_LAYOUT,)), *own_pools, *together]
+
+
+def _shared_layouts(options: Sequence[Option], maker: Platform, gpus_per_node: int) -> list[GpuLayout]:
+    """One GPU with a place for each of its tenants, for every group that the platform can put on it.
+
+    On a node of several GPUs the device plugin chooses who meets whom: there any of the group's replicas must fit.
+    """
+    places: dict[str, list[str]] = {}
+    for option in options:
+        share = option.share
+        if share and maker.shares(share.mode) and (gpus_per_node == 1 or share.anywhere):
+            label = f"-{share.label}" if share.label else ""
+            places.setdefault(f"{share.mode}{label}", []).extend([option.slot] * share.each)
+    return [
+        GpuLayout(name, dict(Counter(slots)), tuple((slot, start) for start, slot in enumerate(slots)))
+        for name, slots in places.items()
+    ]
 
 
 def pool_name(offer: Offer) -> str:

@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict
 
 from rightslice.catalogue.architecture import Architecture
-from rightslice.catalogue.hardware import WHOLE, Device
+from rightslice.catalogue.hardware import Device
 from rightslice.core.engine import EngineSettings
 from rightslice.core.estimate import Provenance
 from rightslice.performance import coefficients
@@ -120,7 +120,7 @@ def _silicon(device: Device) -> str:
 def _peculiarities(architecture: Architecture, device: Device, settings: EngineSettings) -> list[str]:
     found = {
         "old": _is_old(settings),
-        "slice": device.partition != WHOLE,
+        "slice": device.sliced,
         "pipeline": settings.pipeline_parallel_size > 1,
         "ranks": settings.data_parallel_size > 1,
         "weight-only": coefficients.is_weight_only(device, settings.weight_dtype),

@@ -14,10 +14,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final, Literal
 
 from rightslice.catalogue.datafiles import read_json
 from rightslice.catalogue.hardware import Device
 from rightslice.performance import coefficients
+from rightslice.performance.costs import StepCosts
+
+Mode = Literal["time-slicing", "mps"]
+"""How processes share one whole GPU."""
+MOST_TENANTS: Final = 8
+"""Processes on one shared GPU that are modelled: a simulation tabulates their speeds over which of them are busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +83,22 @@ def time_sliced(tenant: Tenant, neighbours: Sequence[Tenant], switch: float | No
     return tenant.slowdown(tenant.busy * (wanted * (1.0 + cost * (1.0 - idle)) - 1.0))
 
 
-def mps(tenant: Tenant, neighbours: Sequence[Tenant]) -> float:
+def mps(tenant: Tenant, neighbours: Sequence[Tenant], thread_share: float = 1.0) -> float:
     """Slowdown beside neighbours under MPS: kernels run at once and share SMs and bandwidth.
 
     GPU time grows by u sum b_j: the bound share u gets 1 / (1 + sum b_j) of the GPU, the rest is as fast as alone. N
     equal tenants that are always busy: (1 - u) + u N.
+
+    `thread_share`: the share of SMs that one client may use at most, neighbours or not (active thread percentage); as
+    on a MIG slice GPU time then grows by u (1 / s - 1) over SMs at least.
     """
-    return tenant.slowdown(tenant.bound * sum(other.busy for other in neighbours))
+    limited = tenant.sm_bound * (1.0 / thread_share - 1.0)
+    return tenant.slowdown(max(tenant.bound * sum(other.busy for other in neighbours), limited))
+
+
+def shared(mode: Mode, tenant: Tenant, neighbours: Sequence[Tenant], thread_share: float = 1.0) -> float:
+    """Slowdown beside these neighbours; `thread_share` matters under MPS only."""
+    return time_sliced(tenant, neighbours) if mode == "time-slicing" else mps(tenant, neighbours, thread_share)
 
 
 def mig(tenant: Tenant, part: Device) -> float:
@@ -111,3 +127,23 @@ def from_rates(
     bandwidth_bound = min(bytes_per_s / path.bytes_per_s, 1.0)
     bound = max(sm_bound, bandwidth_bound)
     return Tenant(bound if busy is None else busy, sm_bound, bandwidth_bound, overlaps)
+
+
+def of_engine(costs: StepCosts, sequences: int, context_tokens: int, busy: float = 1.0) -> Tenant:
+    """An engine that decodes so many sequences with so many tokens of context in all.
+
+    Bound: linear layers and attention over the time of the step; which of SMs and bandwidth binds is not told apart.
+    `busy`: the share of a step with kernels on the GPU; all of it unless measured, which is the worst for others.
+    """
+    bound_ps = int(costs.tokens_ps[sequences]) + costs.kv_token_ps * context_tokens
+    bound = bound_ps / costs.step_time_ps(0, 0, sequences, context_tokens)
+    return Tenant(busy, min(bound, busy), min(bound, busy))
+
+
+def of_stage(sm_demand: float) -> Tenant:
+    """A measured stage that keeps this share of the GPU's SMs busy, requests overlapping (performance/stages.py).
+
+    On a slice of share s its slowdown is max(1, d / s), which is the law of stages.
+    """
+    demand = min(sm_demand, 1.0)
+    return Tenant(demand, demand, overlaps=True)

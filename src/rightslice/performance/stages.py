@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rightslice.catalogue.accelerators import accelerator
-from rightslice.catalogue.hardware import WHOLE, Device
+from rightslice.catalogue.hardware import Device
 from rightslice.core.estimate import Provenance
 from rightslice.performance.coefficients import sixteen_bit_flops
 from rightslice.performance.costs import PS_PER_S, StageCosts
@@ -36,12 +36,18 @@ def stage_costs(profile: Profile, device: Device) -> StageCosts:
     streams = np.arange(1, profile.streams[-1] + 1)
     seconds = np.interp(streams, profile.streams, profile.latency)
     here = profile.measured_on in (None, device.accelerator.name)
-    measured_on = device.accelerator if here else accelerator(str(profile.measured_on))
-    available = sixteen_bit_flops(device.accelerator) * device.sm_share
-    slowdown = max(1.0, profile.sm_demand * sixteen_bit_flops(measured_on) / available)
+    slowdown = max(1.0, demand(profile, device))
     error, provenance = _trust(device, slowdown, here=here)
     latency_ps = np.concatenate(([0], np.rint(seconds * slowdown * PS_PER_S).astype(np.int64)))
     return StageCosts(latency_ps, error, provenance)
+
+
+def demand(profile: Profile, device: Device) -> float:
+    """16-bit FLOP/s that the stage keeps busy over those of the device; above 1 it is slower there."""
+    here = profile.measured_on in (None, device.accelerator.name)
+    measured_on = device.accelerator if here else accelerator(str(profile.measured_on))
+    available = sixteen_bit_flops(device.accelerator) * device.sm_share
+    return profile.sm_demand * sixteen_bit_flops(measured_on) / available
 
 
 def _trust(device: Device, slowdown: float, *, here: bool) -> tuple[float, Provenance]:
@@ -49,6 +55,6 @@ def _trust(device: Device, slowdown: float, *, here: bool) -> tuple[float, Prove
     error = max(known, min(slowdown - 1.0, SLICE_ERROR))
     if not here:
         return error, "unvalidated"
-    if device.partition == WHOLE:
+    if not device.sliced:
         return error, "measured"
     return error, "interpolated" if slowdown == 1.0 else "first-principles"

@@ -227,9 +227,10 @@ def chance_text(plan: Plan) -> str:
 
 
 def where(deployment: Deployment) -> str:
-    """`A100-SXM-80GB`, `4 × H100-SXM-80GB`, `3g.40gb of A100-SXM-80GB`."""
+    """`A100-SXM-80GB`, `4 × H100-SXM-80GB`, `3g.40gb of A100-SXM-80GB`, `time-slicing on A100-SXM-80GB`."""
     devices = f"{deployment.gpus_per_replica} × " if deployment.gpus_per_replica > 1 else ""
-    part = "" if deployment.partition == "whole" else f"{deployment.partition} of "
+    joint = "on" if deployment.partition in _SHARED_MEMORY else "of"
+    part = "" if deployment.partition == "whole" else f"{deployment.partition} {joint} "
     return f"{devices}{part}{deployment.accelerator}"
 
 

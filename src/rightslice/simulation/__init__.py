@@ -13,6 +13,7 @@ from rightslice.simulation.scenario import (
     Prefixes,
     Routing,
     Scenario,
+    ShareGroup,
     StageLengths,
     StageServer,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "Prefixes",
     "Routing",
     "Scenario",
+    "ShareGroup",
     "StageLengths",
     "StageServer",
     "simulate",

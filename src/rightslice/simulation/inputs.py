@@ -75,7 +75,8 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
     live[:, layout.NEW_CONDITION] = layout.NO_ORDER
     live[:, layout.ABLE_REPLICA] = np.arange(r)
     pace = np.zeros((r, layout.PACE), dtype=np.float64)
-    pace[:, layout.SLOWDOWN] = 1.0
+    pace[:, [layout.SLOWDOWN, layout.ORDERED, layout.SHARED]] = 1.0
+    tenancy, groups, shares = _sharing(scenario, servers)
     clock = np.zeros(layout.CLOCK, dtype=np.int64)
     clock[layout.RETRY_LIMIT] = scenario.retries
     return State(
@@ -92,6 +93,9 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
         live=live,
         heads=np.full(r + len(names), layout.NOBODY, dtype=np.int64),
         tails=np.full((r + len(names), max(len(ranks), 1)), layout.NOBODY, dtype=np.int64),
+        tenancy=tenancy,
+        groups=groups,
+        shares=shares,
         prefix_ids=prefixes.ids,
         cache=_cache(facts, int(prefixes.ids.max(initial=-1)) + 1),
         pace=pace,
@@ -165,6 +169,25 @@ def _facts(servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints]:
         tables.append(table)
         offset += len(table)
     return np.array(rows, dtype=np.int64).reshape(len(rows), layout.FACTS), np.concatenate(tables)
+
+
+def _sharing(scenario: Scenario, servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints, Floats]:
+    """`tenancy`, `groups` and `shares`. A member that nobody is beside may still be slowed (`thread_share`)."""
+    rows = {member: row for row, member in enumerate((s.deployment, k) for s in servers for k in range(s.replicas))}
+    most = max((len(group.members) for group in scenario.sharing), default=0)
+    tenancy = np.full((len(rows), 2), layout.NOBODY, dtype=np.int64)
+    groups = np.full((len(scenario.sharing), layout.FIRST_MEMBER + most), layout.NOBODY, dtype=np.int64)
+    shares = np.ones((len(rows) if most else 0, 2**most), dtype=np.float64)
+    groups[:, layout.BUSY_MEMBERS] = 0
+    for index, group in enumerate(scenario.sharing):
+        for place, member in enumerate(group.members):
+            row = rows[member]
+            tenancy[row] = index, place
+            groups[index, layout.FIRST_MEMBER + place] = row
+            for mask in range(2 ** len(group.members)):
+                busy = [other for other in range(len(group.members)) if mask >> other & 1]
+                shares[row, mask] = group.slowdown(place, busy)
+    return tenancy, groups, shares
 
 
 def _pipelines(

@@ -2,9 +2,10 @@
 
 ORDER WITHIN ONE INSTANT
   1. steps and services that end, then users that wake up, both by index; a job that ends enters its next stage at
-     once, and a user without think time sends at once. 2. open-loop arrivals, by index. 3. Replicas without a step
-     under way start one: an arrival at the very end of a step joins the next. Events at the boundary still happen,
-     then orders are carried out (orders.py), and replicas that they touch start.
+     once, and a user without think time sends at once. 2. open-loop arrivals, by index. 3. Replicas on one GPU change
+     speed where one of them has become busy or idle (sharing.py). 4. Replicas without a step under way start one: an
+     arrival at the very end of a step joins the next. Events at the boundary still happen, then orders are carried out
+     (orders.py), and replicas that they touch start.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from rightslice.simulation.layout import (
     State,
 )
 from rightslice.simulation.orders import carry_out_orders
+from rightslice.simulation.sharing import share_out
 from rightslice.simulation.stage import end_services, settle, start_services
 from rightslice.simulation.users import leave_stage, start_pass
 from rightslice.simulation.waiting import submit, touch
@@ -61,7 +63,9 @@ def end_of_replica(replica: int, now: int, state: State) -> None:
 
 @compiled
 def start_touched(now: int, state: State) -> None:
-    """Replicas that something happened to start their next run or services."""
+    """Replicas that something happened to start their next run or services, at the speed that their GPU leaves them."""
+    if state.groups.shape[0] > 0:
+        share_out(now, state)
     for k in range(1, state.touched[0] + 1):
         replica = state.touched[k]
         state.live[replica, TOUCHED] = 0
@@ -140,8 +144,10 @@ def _loop(digest: int) -> Callable[[State, int, bool, bool], bool]:
         """
         _ = digest
         if ordered:
+            state.clock[AFTERWARDS] = 1
             carry_out_orders(state.clock[NOW], state)
             start_touched(state.clock[NOW], state)
+            state.clock[AFTERWARDS] = 0
         while True:
             now = next_ps(state)
             if now > until_ps:

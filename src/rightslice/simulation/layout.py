@@ -35,9 +35,13 @@ PLAY
              for the control plane: CONDITION; NEW_CONDITION, an order given at a boundary and carried out when the play
              goes on (NO_ORDER); KV_USED blocks at the last boundary; ABLE_REPLICA, in the rows from FIRST_REPLICA of a
              model on: its ABLE replicas, in order
-  pace       [r, PACE]  SLOWDOWN, the factor on every time, and NEW_SLOWDOWN, an order (0: none); PROGRESS of a stage:
-             work done for a job that was always there; SEEN_WAITING requests and SEEN_KV use as the router last read
-             them; ROUGH_KV and ROUGH_BATCH, the integrals of `totals` as floats
+  pace       [r, PACE]  SLOWDOWN, the factor on every time: ORDERED, of the last order, times SHARED, of who else is on
+             its GPU; NEW_SLOWDOWN, an order (0: none); PROGRESS of a stage: work done for a job that was always there;
+             SEEN_WAITING requests and SEEN_KV use as the router last read them; ROUGH_KV and ROUGH_BATCH, the integrals
+             of `totals` as floats
+  tenancy    [r, 2]     GROUP of replicas on one GPU (NOBODY: alone) and PLACE_IN_GROUP
+  groups     [g, 1 + t] BUSY_MEMBERS, a bit for each member that has requests (written), then the members
+  shares     [r, 2^t]   slowdown of a replica by BUSY_MEMBERS of its group
   heads [r + m], tails [r + m, p]   lists of waiting jobs (queues.py) of each replica, then of each model
   cache      [r, i, 3]  prefix cache (prefix.py), by id: USERS, and OLDER and NEWER in the list of those without
   slots      [r, w, 2]  LLM: heap of decoding jobs by the value of STEPS at which they end: (value, job).
@@ -102,7 +106,9 @@ CONDITION, NEW_CONDITION, ABLE_REPLICA, KV_USED, IDLE_BLOCKS, STALEST, FRESHEST,
     range(18, 29)
 )
 ABSENT, STARTING, READY, DRAINING, GONE = range(5)
-SLOWDOWN, NEW_SLOWDOWN, PROGRESS, SEEN_WAITING, SEEN_KV, ROUGH_KV, ROUGH_BATCH, PACE = range(8)
+SLOWDOWN, NEW_SLOWDOWN, PROGRESS, SEEN_WAITING, SEEN_KV, ROUGH_KV, ROUGH_BATCH, ORDERED, SHARED, PACE = range(10)
+GROUP, PLACE_IN_GROUP = range(2)
+BUSY_MEMBERS, FIRST_MEMBER = range(2)
 VALUE, OWNER = range(2)
 NEEDED, CACHED, LEFT, CHUNK, NEXT, BEFORE, SLOT, ORDER, ASKED_MODEL, RETRIES, FIRST_PS, FINISH_PS = range(12)
 RANK, FIRST_ID, IDS, HIT_TOKENS, ENTERED_PS, DEADLINE_PS, PROMPT, JOB = range(12, 20)
@@ -134,6 +140,9 @@ class State(NamedTuple):
     live: Ints
     heads: Ints
     tails: Ints
+    tenancy: Ints
+    groups: Ints
+    shares: Floats
     prefix_ids: Ints
     cache: Ints
     pace: Floats

@@ -9,19 +9,15 @@ time it had when it started.
 
 from __future__ import annotations
 
-import numpy as np
-
 from rightslice.simulation.agenda import reschedule
 from rightslice.simulation.batching import stop_batch
 from rightslice.simulation.compiling import compiled, compiled_apart
-from rightslice.simulation.engine import cut_short, stop_run
+from rightslice.simulation.engine import stop_run
 from rightslice.simulation.layout import (
     ABLE,
     ABLE_REPLICA,
-    AFTERWARDS,
     ASKED_MODEL,
     BEHIND,
-    BUSY,
     CONDITION,
     DEADLINE_PS,
     FAILED,
@@ -29,7 +25,6 @@ from rightslice.simulation.layout import (
     FIRST_REPLICA,
     GONE,
     KIND,
-    KV_TOKEN_PS,
     LLM,
     LOST,
     NEVER,
@@ -39,22 +34,21 @@ from rightslice.simulation.layout import (
     NO_ORDER,
     NOBODY,
     NOT_YET,
+    ORDERED,
     OUTSTANDING,
-    PREFILL_STEP_PS,
     QUEUED,
     READ_PS,
     READY,
     REQUEUED,
     RETRIES,
     RETRY_LIMIT,
-    SLOWDOWN,
     STAGE,
     TIMED_OUT,
-    UNDISTURBED,
     State,
 )
 from rightslice.simulation.queues import pop, push_front, take_all
 from rightslice.simulation.running import drop_running
+from rightslice.simulation.sharing import change_speed
 from rightslice.simulation.stage import drop_services, settle
 from rightslice.simulation.users import end_pass
 from rightslice.simulation.waiting import dispatch, touch
@@ -107,20 +101,7 @@ def lose(replica: int, now: int, state: State) -> None:
     requeue(chain, now, state)
     state.live[replica, OUTSTANDING] = 0
     reschedule(replica, NEVER, state.agenda)
-
-
-@compiled_apart
-def slow_down(replica: int, factor: float, now: int, state: State) -> None:
-    """From now on every step that starts, and the rest of every service, takes `factor` times as long."""
-    if state.facts[replica, KIND] == LLM:
-        if state.live[replica, BUSY] == 1:
-            cut_short(replica, now, state)
-    elif state.facts[replica, KIND] == STAGE:
-        settle(replica, now, state)
-        touch(replica, state)
-    state.pace[replica, SLOWDOWN] = factor
-    for k in range(PREFILL_STEP_PS - KV_TOKEN_PS + 1):
-        state.facts[replica, KV_TOKEN_PS + k] = int(np.rint(state.facts[replica, UNDISTURBED + k] * factor))
+    touch(replica, state)
 
 
 @compiled
@@ -155,7 +136,8 @@ def obey(replica: int, now: int, state: State) -> bool:
     state.live[replica, NEW_CONDITION] = NO_ORDER
     state.pace[replica, NEW_SLOWDOWN] = 0.0
     if factor > 0.0:
-        slow_down(replica, factor, now, state)
+        state.pace[replica, ORDERED] = factor
+        change_speed(replica, now, state)
     if condition == NO_ORDER:
         return False
     state.live[replica, CONDITION] = condition
@@ -167,7 +149,6 @@ def obey(replica: int, now: int, state: State) -> bool:
 @compiled_apart
 def carry_out_orders(now: int, state: State) -> None:
     """Do what was ordered at the boundary."""
-    state.clock[AFTERWARDS] = 1
     for model in range(state.models.shape[0]):
         changed = False
         for replica in range(state.models[model, FIRST_REPLICA], state.models[model, BEHIND]):
@@ -176,4 +157,3 @@ def carry_out_orders(now: int, state: State) -> None:
             list_able(model, state)
     for model in range(state.models.shape[0]):
         flush(model, now, state)
-    state.clock[AFTERWARDS] = 0

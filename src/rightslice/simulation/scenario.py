@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from rightslice.core.slo import Slo
 from rightslice.performance.costs import StageCosts, StepCosts
+from rightslice.performance.sharing import MOST_TENANTS, Mode, Tenant, shared
 from rightslice.traffic.arrivals import Arrivals
 
 Admission = Literal["prompt", "answer", "estimate"]
@@ -195,13 +196,40 @@ class ClosedPipeline:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareGroup:
+    """Replicas on one GPU, as (deployment, number), each with the lone profile that the law of sharing reads.
+
+    A member is busy while it has a request. Whenever one gets its first or loses its last, the others change speed
+    (sharing.py). `thread_share`: of the SMs, at most for one client under MPS. Raises ValueError for more than
+    MOST_TENANTS members, the same one twice, or another number of tenants.
+    """
+
+    mode: Mode
+    members: tuple[tuple[str, int], ...]
+    tenants: tuple[Tenant, ...]
+    thread_share: float = 1.0
+
+    def __post_init__(self) -> None:
+        if len(set(self.members)) != len(self.tenants) or len(self.members) != len(self.tenants):
+            raise ValueError("every member once, with its profile")
+        if len(self.members) > MOST_TENANTS or not 0.0 < self.thread_share <= 1.0:
+            raise ValueError(f"{len(self.members)} tenants, at most {MOST_TENANTS}; a share of SMs up to 1")
+
+    def slowdown(self, member: int, busy: Collection[int]) -> float:
+        """Of one member, by index, while these others are busy."""
+        neighbours = [tenant for index, tenant in enumerate(self.tenants) if index in busy and index != member]
+        return shared(self.mode, self.tenants[member], neighbours, self.thread_share)
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """Everything of one run. Requests that start before `warmup_s` are simulated and not counted.
 
     `routing` by model; least requests where it has none. `retries`: how often a request may lose its replica and be
-    computed again.
+    computed again. `sharing`: replicas that are not alone on their GPU; a MIG slice is a device of its own.
     All randomness is in the arrays already; `seed` is the one they were drawn with. Raises ValueError for a horizon
-    beyond 100 days (int64 picoseconds end at 106) or a warm-up as long as the horizon.
+    beyond 100 days (int64 picoseconds end at 106), a warm-up as long as the horizon, or a replica that shares GPUs with
+    two groups or does not exist.
     """
 
     servers: tuple[LlmServer | StageServer, ...]
@@ -212,7 +240,12 @@ class Scenario:
     warmup_s: float = 0.0
     routing: Mapping[str, Routing] = field(default_factory=dict)
     retries: int = 1
+    sharing: tuple[ShareGroup, ...] = ()
 
     def __post_init__(self) -> None:
+        members = [member for group in self.sharing for member in group.members]
+        known = {(s.deployment, number) for s in self.servers for number in range(s.replicas)} if members else set()
+        if len(set(members)) != len(members) or not known.issuperset(members):
+            raise ValueError("a replica shares one GPU, and exists")
         if not 0.0 <= self.warmup_s < self.horizon_s <= 100 * 86_400.0:
             raise ValueError(f"horizon {self.horizon_s} s, warm-up {self.warmup_s} s")

@@ -20,7 +20,7 @@ from rightslice.catalogue.platforms import default_platform, default_platform_no
         ("eks", "3g.40gb", "nvidia.com/mig-3g.40gb"),
         ("on-prem", "1g.10gb+me", "nvidia.com/mig-1g.10gb.me"),
         ("on-prem", WHOLE, "nvidia.com/gpu"),
-        ("on-prem", "time-slicing", "nvidia.com/gpu"),
+        ("on-prem", "time-slicing", "nvidia.com/gpu.shared"),
         ("aks", "1g.10gb", "nvidia.com/gpu"),
     ],
 )

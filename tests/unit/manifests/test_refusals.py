@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from plans import large_llm, two_nodes, voice
+from plans import large_llm, two_nodes, voice, voice_shared
 from rightslice.core.errors import BadInputError, InfeasibleError
-from rightslice.core.plan import Plan, Replicas
+from rightslice.core.plan import LayoutUse, Plan, Replicas
 from rightslice.manifests.render import render
 
 
@@ -41,6 +41,24 @@ def one_node(plan: Plan) -> Plan:
     return replace(with_pool(plan, platform="gke", nodes=1, gpus_per_node=2), placements=placements)
 
 
+def places(replicas: int) -> Plan:
+    """The shared pool with so many replicas on its GPU."""
+    made = voice_shared()
+    joint = replace(made.pools[1], layouts=(LayoutUse("time-slicing", 1, {"time-slicing": replicas}),))
+    return replace(made, pools=(made.pools[0], joint))
+
+
+def on_platform(plan: Plan, platform: str) -> Plan:
+    return replace(plan, pools=tuple(replace(pool, platform=platform) for pool in plan.pools))
+
+
+def crowded(plan: Plan) -> Plan:
+    """Each tenant fits the GPU, both do not."""
+    first = plan.placements[1]
+    slots = tuple(replace(slot, used_bytes=first.memory_bytes * 6 // 10) for slot in first.slots)
+    return replace(plan, placements=(plan.placements[0], replace(first, slots=slots)))
+
+
 def twice(plan: Plan) -> Plan:
     return replace(plan, models=plan.models * 2)
 
@@ -48,7 +66,16 @@ def twice(plan: Plan) -> Plan:
 REFUSED: list[tuple[str, str, Callable[[], Plan]]] = [
     ("RS0316", "unknown platform", lambda: with_pool(voice(), platform="gek")),
     ("RS0204", "has no pool", lambda: with_deployment(voice(), pool="elsewhere")),
-    ("RS4007", "time-slicing is planned", lambda: with_pool(voice(), sharing="time-slicing")),
+    ("RS4015", "some GPUs are shared and others are not", lambda: with_pool(voice(), sharing="time-slicing")),
+    ("RS4015", "49 replicas of one GPU; the device plugin takes 2 to 48", lambda: places(49)),
+    ("RS4015", "1 replicas of one GPU", lambda: places(1)),
+    ("RS4015", "whose GPUs are not shared so", lambda: with_deployment(voice_shared(), 1, partition="mps")),
+    ("RS4015", "whose GPUs are not shared so", lambda: with_deployment(voice(), partition="time-slicing")),
+    ("RS4015", "need 1 of whole, its GPUs make 0", lambda: with_deployment(voice_shared(), 1, partition="whole")),
+    ("RS4007", "does not share GPUs by time-slicing", lambda: on_platform(voice_shared(), "gke")),
+    ("RS4007", "does not share GPUs by mps", lambda: on_platform(voice_shared("mps"), "openshift")),
+    ("RS2006", "cannot have 2 places", lambda: with_deployment(voice_shared(), 1, gpus_per_replica=2)),
+    ("RS2001", "bytes are needed of", lambda: crowded(voice_shared())),
     ("RS4007", "vm-fraction", lambda: with_deployment(voice(), partition="vm-fraction")),
     ("RS2006", "cannot span 2 MIG slices", lambda: with_deployment(voice(), 1, gpus_per_replica=2)),
     ("RS4015", "cannot cut A100-SXM-80GB into 3g.20gb", lambda: with_deployment(voice(), 1, partition="3g.20gb")),

@@ -83,7 +83,7 @@ def test_a_pinned_partition_leaves_only_that_one() -> None:
     assert {o.partition for o in found(chat("partition: 3g.40gb")).options} == {"3g.40gb"}
     refused = found(chat("partition: time-slicing"))
     assert not refused.options
-    assert {r.code for r in refused.rejections} == {"RS4013"}
+    assert {r.code for r in refused.rejections} == {"RS4007"}  # GKE shares GPUs in its own way
 
 
 def test_lower_precision_is_marked_and_needs_a_checkpoint_below_8_bits() -> None:
