@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rightslice.app.planning import plan_workload
+from rightslice.app.autoscaling import plan_scaled
 from rightslice.app.predict import Load
 from rightslice.app.predict_one import Answer, Asked, predict_one
 from rightslice.app.simulating import WhatIf, simulate_plan
@@ -25,7 +25,7 @@ def plan(workload: str | Path, *, seed: int = 0, risk: float = 0.05) -> Plan:
     `risk` is the accepted probability, over prediction error, that an objective fails. An infeasible workload returns
     a plan with `feasible` False and `binding` set. Raises BadInputError for a bad file.
     """
-    return plan_workload(Path(workload), seed=seed, risk=risk).plan
+    return plan_scaled(Path(workload), seed=seed, risk=risk).plan
 
 
 def predict(asked: Asked, load: Load, *, input_tokens: int = 1024, output_tokens: int = 256) -> Answer:

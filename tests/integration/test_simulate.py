@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rightslice.core.documents import to_jsonable
+from rightslice.core.quantities import format_seconds
 from rightslice.ui.cli.main import main
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -210,7 +211,9 @@ def test_tuning_orders_settings_by_cost(day: Path, capfdbinary: pytest.CaptureFi
     holding = [trial["usd"] for trial in trials if trial["holds"]]
     assert holding == sorted(holding)
     assert code == (0 if holding else 1)
-    assert len({(trial["share"], trial["min_replicas"]) for trial in trials}) == len(trials) >= 8
+    names = ("share", "min_replicas", "down_window_s", "up_window_s")
+    assert len({tuple(trial[name] for name in names) for trial in trials}) == len(trials) >= 8
+    assert len({trial["down_window_s"] for trial in trials}) == 3
 
 
 @pytest.mark.parametrize(
@@ -225,6 +228,14 @@ def test_tuning_orders_settings_by_cost(day: Path, capfdbinary: pytest.CaptureFi
         (["--fault", "zone@soon"], "RS0501"),
         (["--fault", "spot"], "RS0502"),
         (["--fault", "nodes@1/h"], "RS0501"),
+        (["--fault", "pods"], "RS0502"),
+        (["--fault", "repartition@10m"], "RS0502"),
+        (["--fault", "gpu@0/d"], "RS0501"),
+        (["--fault", "gpu@100h", "--horizon", "6h"], "RS0501"),
+        (["--rollout", "soon"], "RS0501"),
+        (["--rollout", "30m,surge=0,unavailable=0"], "RS0501"),
+        (["--rollout", "30h", "--horizon", "6h"], "RS0501"),
+        (["--autoscaler", "{kind: fixed, min: 5, max: 2}"], "RS0501"),
         (["--fault", "zone@100h", "--horizon", "6h"], "RS0501"),
         (["--autoscaler", "{kind: hpa, target: 0.0000001}"], "RS0501"),
         (["--autoscaler", "{kind: hpa, min: 5, max: 2}"], "RS0501"),
@@ -239,6 +250,52 @@ def test_a_control_plane_that_makes_no_sense_is_one_diagnostic(
     said = capsys.readouterr().err
     assert rule in said
     assert "Traceback" not in said
+
+
+def test_single_gpus_and_pods_fail_by_themselves(day: Path, simulated: Answer) -> None:
+    _, found = simulated(day, "--fault", "gpu@30m", "--fault", "pods@1h", "--horizon", "2h")
+    causes = [(event["cause"], event["time_s"], len(event["replicas"])) for event in found["preemptions"]]
+    assert causes == [("gpu", 1800.0, 1), ("pod", 3600.0, 1)]
+    assert found["preemptions"][0]["gpu"] == 0
+    assert sum(event["requests_requeued"] for event in found["preemptions"]) == found["requeued"]
+
+
+def test_a_rolling_update_is_told_with_what_its_requests_met(day: Path, simulated: Answer) -> None:
+    """Without room for one more the manifest gives up one pod at a time; with surge new machines are bought."""
+    _, planned = simulated(day, "--rollout", "10m", "--horizon", "3h")
+    (result,) = planned["rollouts"]
+    assert (result["surge"], result["unavailable"], result["stuck_s"]) == (0, 1, None)
+    assert 600.0 < result["done_s"] < 10_800.0
+    (during,) = result["during"]
+    assert during["class"] == "default"
+    assert 0 < during["requests"] < planned["requests"]
+    _, surged = simulated(day, "--rollout", "10m,surge=1", "--horizon", "3h")
+    assert surged["rollouts"][0]["done_s"] is not None
+    assert surged["gpu_hours"] > planned["gpu_hours"]
+    assert min(moment["ready"] for moment in surged["timeline"]) > min(m["ready"] for m in planned["timeline"])
+
+
+def test_a_recording_ends_or_is_said_to_be_played_again(chat: Path, simulated: Answer) -> None:
+    rows = TRACE.read_text().splitlines()
+    _, once = simulated(chat, "--trace", TRACE)
+    _, followed = simulated(chat, "--trace", TRACE, "--autoscaler", "fixed")
+    assert once["notes"] == followed["notes"] == []
+    assert followed["requests"] == len(rows) - 1
+    assert once["horizon_s"] == followed["horizon_s"] < 3600.0
+    _, twice = simulated(chat, "--trace", TRACE, "--horizon", f"{2 * once['horizon_s']:.3f}s")
+    assert twice["notes"] == [f"{TRACE.name} lasts {format_seconds(once['horizon_s'])}, played 2.0 times"]
+
+
+def test_sizes_given_to_a_fixed_fleet_hold(day: Path, simulated: Answer) -> None:
+    _, found = simulated(day, "--autoscaler", "{kind: fixed, max: 1}", "--horizon", "1h")
+    assert {moment["replicas"] for moment in found["timeline"] if moment["time_s"] > 0} == {1}
+
+
+def test_no_replica_at_all_is_dark(day: Path, simulated: Answer) -> None:
+    """Kubernetes' autoscaler does nothing at a size of zero."""
+    code, found = simulated(day, "--set", "models.llm.replicas=0", "--autoscaler", "hpa", "--horizon", "1h")
+    assert code == 1
+    assert found["dark_s"]["llm"] > 3000.0
 
 
 def test_pipelines_keep_their_replicas(voice: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,54 +3,45 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from rightslice.app.faults import ZONES, faulty
+from rightslice.app.rolling import AskedRollout, rollout_of
 from rightslice.app.scenarios import Load, least_horizon_s, rating_scenario, server
 from rightslice.catalogue.disruptions import Provisioner, provisioners
+from rightslice.catalogue.engines import engines
 from rightslice.catalogue.hardware import ON_ONE_GPU, WHOLE
 from rightslice.catalogue.mig import share_of_gpu
 from rightslice.catalogue.platforms import platforms
 from rightslice.core.errors import BadInputError, Diagnostic
-from rightslice.core.options import quantity_of
 from rightslice.core.plan import Deployment, Plan, Pool
-from rightslice.core.quantities import format_seconds, parse_rate, parse_seconds
 from rightslice.core.replay import GpuHourBounds
-from rightslice.core.rng import generator
+from rightslice.core.spread import Spread
+from rightslice.manifests.timing import shutdown
 from rightslice.optimization.needs import Need
 from rightslice.optimization.options import Option
 from rightslice.procurement.refusals import ON_PREMISES
-from rightslice.simulation import cluster
+from rightslice.simulation import cluster_spec as cluster
 from rightslice.simulation.control.bounds import Demand, bounds, demand
 from rightslice.simulation.control.cold_start import StartRequest, cold_start
-from rightslice.simulation.control.faults import (
-    Fault,
-    machine_reclaims_per_hour,
-    merged,
-    published_rates,
-    spot_notice,
-    spot_reclaims,
-    zone_loss,
-)
+from rightslice.simulation.control.faults import spot_notice
 from rightslice.simulation.control.hpa_spec import Behavior, HpaSpec, Metric, ScalingRules
 from rightslice.simulation.control.keda import ScaledObject, Trigger
 from rightslice.simulation.control.nodes import NodePool
 from rightslice.simulation.control.policies import Fixed, Hpa, Keda, Lagged, Perfect, Policy, Signal
+from rightslice.simulation.control.rollout import Rollout
 from rightslice.simulation.run import simulate
 from rightslice.simulation.scenario import OpenClass
 from rightslice.spec.autoscaler import Autoscaler
 from rightslice.traffic.traces import Trace
 
 GPU: Final = "nvidia.com/gpu"
-ZONES: Final = ("a", "b")
-"""Nodes are spread over two zones in turn; a plan does not name them."""
 RATED_REQUESTS: Final = 2000
 SPARE_SLOTS: Final = 2
-_FAULT: Final = re.compile(r"(spot|nodes|zone)(?:@([^@]+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +74,15 @@ def controlled(
     faults: Sequence[str],
     load: Load,
     traces: Mapping[str, Trace],
+    rollout: AskedRollout | None = None,
 ) -> Controlled:
     """The cluster in which the deployments of `autoscalers` (by model) follow their load, the others stay as planned.
 
     A pool stays apart with all that runs on it where a deployment spans several of its nodes or gets no requests, its
     nodes are cut differently, or its GPUs are shared. Raises BadInputError RS0501 or RS0502.
     """
-    resources = {pool.name: _capacity(plan, pool) for pool in plan.pools}
+    devices = {pool.name: _devices(plan, pool) for pool in plan.pools}
+    resources = {name: None if found is None else _total(found) for name, found in devices.items()}
     apart = {found.deployment.pool for found in servers.values() if not _movable(found, resources)}
     policies: dict[str, Policy] = {}
     found_bounds = []
@@ -102,7 +95,7 @@ def controlled(
                 )
                 raise BadInputError(Diagnostic("RS0502", message))
             continue
-        policies[key] = Fixed(found.replicas)
+        policies[key] = Fixed(_within(wanted, found))
         if wanted.kind != "fixed":
             rate, offered = _rated_per_s(found), _offered(found, servers, load)
             policies[key] = _policy(wanted, found, rate, offered, traces)
@@ -111,15 +104,24 @@ def controlled(
             limit = bounds(offered, rate, gpus_of(found.option))
             found_bounds.append(GpuHourBounds(key, limit.fluid, limit.perfect, limit.peak, limit.peak_replicas))
     deployments = tuple(_scaled(plan, servers[key], policy) for key, policy in policies.items())
-    slots = {d.deployment: (_most(d.policy, d.replicas) + SPARE_SLOTS) * d.engines for d in deployments}
+    rollouts: dict[str, Rollout] = {}
+    if rollout is not None:
+        rollouts = {key: rollout_of(plan, servers[key].deployment, rollout, load) for key in policies}
+    surge = max((found.surge for found in rollouts.values()), default=1)
+    slots = {d.deployment: _slots(_most(d.policy, d.replicas) + surge) * d.engines for d in deployments}
     pools = tuple(
-        _pool(pool, resources[pool.name] or {}, [d for d in deployments if d.pool == pool.name])
+        _pool(pool, devices[pool.name] or (), [d for d in deployments if d.pool == pool.name], surge)
         for pool in plan.pools
         if pool.name not in apart
     )
-    pools, struck = _faulty(plan, pools, faults, load)
-    made = cluster.Cluster(pools, deployments, struck, load.seed)
+    pools, struck = faulty(plan, pools, faults, load)
+    made = cluster.Cluster(pools, deployments, struck, load.seed, rollouts)
     return Controlled(made, slots, tuple(found_bounds), tuple(pool for pool in plan.pools if pool.name in apart))
+
+
+def _slots(replicas: int) -> int:
+    """Replicas that drain stand beside those that take their place."""
+    return replicas + max(SPARE_SLOTS, math.ceil(replicas / 2))
 
 
 def _movable(found: Server, resources: Mapping[str, Mapping[str, int] | None]) -> bool:
@@ -135,8 +137,22 @@ def _offered(found: Server, servers: Mapping[str, Server], load: Load) -> Demand
     return Demand(offered.width_s, np.ceil(offered.requests * share).astype(np.int64))
 
 
+def _within(wanted: Autoscaler, found: Server) -> int:
+    """The planned replicas, as far as `min` and `max` of the deployment's autoscaler allow."""
+    least, most = wanted.min or 0, wanted.max or max(found.replicas, wanted.min or 0)
+    if least > most:
+        raise BadInputError(Diagnostic("RS0501", f"{found.deployment.id}: at least {least} replicas, at most {most}"))
+    return min(max(found.replicas, least), most)
+
+
 def _scaled(plan: Plan, found: Server, policy: Policy) -> cluster.Scaled:
+    """The deployment with the start of its replicas, and the end that its manifest grants them."""
     resource, count = _asks(found.option)
+    model = next(model for model in plan.models if model.name == found.option.model)
+    pool = plan.pool(found.deployment.pool)
+    granted_s = platforms()[pool.platform].spot_grace_s if pool.purchase.capacity == "spot" else None
+    stop = shutdown(model.expected.e2e_ms, granted_s)
+    drains_s = 0 if _aborts(found.deployment) else stop.drain_s
     return cluster.Scaled(
         deployment=found.deployment.id,
         model=found.option.model,
@@ -147,27 +163,45 @@ def _scaled(plan: Plan, found: Server, policy: Policy) -> cluster.Scaled:
         policy=policy,
         start=cold_start(_start(plan, found)),
         engines=found.option.engines,
+        grace_s=float(stop.pre_stop_s + drains_s),
+        pre_stop_s=float(stop.pre_stop_s),
     )
 
 
-def _capacity(plan: Plan, pool: Pool) -> dict[str, int] | None:
-    """Resources of one node, where all nodes of the pool are cut alike and nobody shares a GPU."""
+def _aborts(deployment: Deployment) -> bool:
+    """Whether its engine drops what it computes as soon as it is told to stop (vLLM before it took a drain time)."""
+    facts = engines().get(deployment.engine.name)
+    if facts is None or deployment.engine.name != "vllm" or not deployment.engine.args:
+        return False
+    try:
+        return not facts.drain_flag(deployment.engine.version)
+    except KeyError:
+        return False
+
+
+def _devices(plan: Plan, pool: Pool) -> tuple[Mapping[str, int], ...] | None:
+    """What each GPU of one node offers, where all nodes of the pool are cut alike and nobody shares a GPU."""
     if pool.sharing in ON_ONE_GPU:
         return None
-    nodes: dict[int, dict[str, int]] = {}
+    if not any(layout.profiles for layout in pool.layouts):
+        return ({GPU: 1},) * pool.gpus_per_node
+    nodes: dict[int, list[dict[str, int]]] = {}
     for placement in plan.placements:
         if placement.pool == pool.name:
-            node = nodes.setdefault(placement.node, {})
             slices = [slot.partition for slot in placement.slots if slot.partition != WHOLE]
-            if not slices:
-                node[GPU] = node.get(GPU, 0) + 1
-            for partition in slices:
-                node[_slice(partition)] = node.get(_slice(partition), 0) + 1
-    cut = any(layout.profiles for layout in pool.layouts)
-    if not cut:
-        return {GPU: pool.gpus_per_node}
+            offered = {_slice(partition): slices.count(partition) for partition in slices} or {GPU: 1}
+            nodes.setdefault(placement.node, []).append(offered)
     found = list(nodes.values())
-    return found[0] if found and all(node == found[0] for node in found) else None
+    return tuple(found[0]) if found and all(_total(node) == _total(found[0]) for node in found) else None
+
+
+def _total(devices: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Resources of a node."""
+    total: dict[str, int] = {}
+    for offered in devices:
+        for name, count in offered.items():
+            total[name] = total.get(name, 0) + count
+    return total
 
 
 def _slice(partition: str) -> str:
@@ -278,17 +312,18 @@ def _start(plan: Plan, found: Server) -> StartRequest:
     )
 
 
-def _pool(pool: Pool, capacity: Mapping[str, int], mine: Sequence[cluster.Scaled]) -> cluster.Pool:
+def _pool(pool: Pool, devices: Sequence[Mapping[str, int]], mine: Sequence[cluster.Scaled], surge: int) -> cluster.Pool:
     """As many nodes at most as all deployments at their largest need; no more than planned on machines of one's own."""
+    capacity = _total(devices)
     most = pool.nodes
     if pool.provider != ON_PREMISES:
-        shares = [(_most(d.policy, d.replicas) + 1) * d.count / max(1, capacity.get(d.resource, 1)) for d in mine]
+        shares = [(_most(d.policy, d.replicas) + surge) * d.count / max(1, capacity.get(d.resource, 1)) for d in mine]
         most = max(pool.nodes, math.ceil(sum(shares)))
     start = next((d.start.node_s for d in mine), None)
     found = platforms()[pool.platform]
     nodes = NodePool(
         name=pool.name,
-        capacity=dict(capacity),
+        capacity=capacity,
         provision_s=start if start is not None else cold_start(StartRequest(pool.platform, "vllm", 0.0)).node_s,
         max_nodes=most,
         min_nodes=0 if mine else pool.nodes,
@@ -303,51 +338,22 @@ def _pool(pool: Pool, capacity: Mapping[str, int], mine: Sequence[cluster.Scaled
         capacity=pool.purchase.capacity,
         owned=pool.provider == ON_PREMISES,
         notice=spot_notice(pool.platform),
+        devices=tuple(devices),
+        repartition_s=None if GPU in capacity else _repartition_s(pool.platform),
     )
+
+
+def _repartition_s(platform: str) -> Spread:
+    """From a drained node to one that is cut anew: MIG and a reboot, or a new node where pools are cut as a whole."""
+    start = cold_start(StartRequest(platform, "vllm", 0.0, mig=True))
+    if platforms()[platform].mig == "uniform-per-pool":
+        return start.node_s
+    total = Spread.fixed(0.0)
+    for phase in start.phases:
+        if phase.name in ("mig", "mig_reboot") and phase.seconds is not None:
+            total = total.plus(phase.seconds)
+    return total
 
 
 def _provisioner(provider: str) -> Provisioner:
     return provisioners()["karpenter" if provider == "aws" else "cluster-autoscaler"]
-
-
-def _faulty(
-    plan: Plan, pools: tuple[cluster.Pool, ...], asked: Sequence[str], load: Load
-) -> tuple[tuple[cluster.Pool, ...], tuple[Fault, ...]]:
-    """What `--fault` asks for: `spot`, `spot@2/d` (a rate), `nodes`, `zone@10m` (zone a, for an hour)."""
-    schedules: list[Sequence[Fault]] = []
-    for text in asked:
-        match = _FAULT.fullmatch(text.strip())
-        if match is None:
-            hint = "spot, spot@0.1/h, nodes, or zone@10m"
-            raise BadInputError(Diagnostic("RS0501", f'--fault "{text[:40]}" is not known', hint=hint))
-        kind, at = match[1], match[2]
-        if kind == "nodes" and at is not None:
-            raise BadInputError(Diagnostic("RS0501", "--fault nodes takes no rate: the published one is used"))
-        if kind == "nodes":
-            pools = tuple(replace(pool, failures=published_rates()) for pool in pools)
-        elif kind == "zone":
-            at_s = quantity_of("--fault", parse_seconds, at or "10m")
-            if not 0.0 <= at_s < load.horizon_s:
-                message = f"--fault {text}: the run lasts from 0 to {format_seconds(load.horizon_s)}"
-                raise BadInputError(Diagnostic("RS0501", message))
-            schedules.append((zone_loss(ZONES[0], at_s, 3600.0),))
-        else:
-            schedules += [_reclaims(plan, pool, at, load) for pool in pools if pool.capacity == "spot"]
-            if not any(pool.capacity == "spot" for pool in pools):
-                raise BadInputError(Diagnostic("RS0502", "--fault spot: the plan has no spot machines"))
-    return pools, merged(*schedules)
-
-
-def _reclaims(plan: Plan, pool: cluster.Pool, rate: str | None, load: Load) -> Sequence[Fault]:
-    """Waves of reclaims at the rate given, or that of the catalogue's interruption band."""
-    planned = plan.pool(pool.nodes.name)
-    per_hour = machine_reclaims_per_hour(planned.provider, planned.region, planned.machine_type)
-    if rate is not None:
-        per_hour = quantity_of("--fault", parse_rate, rate) * 3600.0
-        if per_hour <= 0.0:
-            raise BadInputError(Diagnostic("RS0501", f"--fault spot@{rate}: the rate is above zero"))
-    if per_hour is None:
-        message = f"no interruption rate of {planned.machine_type} in {planned.region} is published"
-        raise BadInputError(Diagnostic("RS0502", message, hint="--fault spot@0.05/h states one"))
-    rng = generator(load.seed, "reclaims", pool.nodes.name)
-    return spot_reclaims(pool.nodes.name, ZONES, per_hour, pool.notice, load.horizon_s, rng)

@@ -5,22 +5,24 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
 from rightslice.app.clusters import Server, controlled, gpus_of
 from rightslice.app.knowledge import known_names
 from rightslice.app.planning import architectures_of, traces_of
-from rightslice.app.scenarios import Load, draw_day, draw_loads, scenarios, server, share_groups
+from rightslice.app.recordings import recorded_s, repeats
+from rightslice.app.rolling import parse_rollout
+from rightslice.app.scenarios import Load, Slowdown, draw_day, draw_loads, scenarios, server, share_groups
 from rightslice.catalogue.accelerators import device, resolve_device
+from rightslice.catalogue.disruptions import max_run_s
 from rightslice.catalogue.hardware import Device
 from rightslice.core.engine import EngineSettings
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 from rightslice.core.plan import Deployment, Plan, PlannedModel
-from rightslice.core.replay import Replay, Tuning, trial
+from rightslice.core.replay import Replay
 from rightslice.core.timeline import Fleet, standing
 from rightslice.optimization.candidates import option_key, option_of
 from rightslice.optimization.needs import Need, needs
@@ -39,9 +41,6 @@ from rightslice.traffic.traces import Trace
 
 MAX_HORIZON_S: Final = 90 * 86_400.0
 MAX_REPLICAS: Final = 100_000
-TUNED_SHARES: Final = (0.2, 0.4, 0.6, 0.8)
-TUNED_SIZES: Final = (0.0, 0.5, 1.0)
-"""Shares of the rated load aimed at, and least replicas as shares of those planned for the peak."""
 _OF_DEPLOYMENTS: Final = ("replicas", "accelerator", "autoscaler")
 """Keys under `models.NAME` that change the plan and not its workload."""
 
@@ -50,7 +49,8 @@ _OF_DEPLOYMENTS: Final = ("replicas", "accelerator", "autoscaler")
 class WhatIf:
     """What differs from the plan. `changes`: `PATH=VALUE` texts; None: as planned.
 
-    `autoscaler`: of every model with traffic of its own; `faults`: see `clusters`. Either brings a control plane.
+    `autoscaler`: of every model with traffic of its own; `faults`: see `faults`; `rollout`: see `rolling`. Each brings
+    a control plane, and so does a purchase whose machines end within the horizon.
     """
 
     trace: Path | None = None
@@ -61,6 +61,7 @@ class WhatIf:
     horizon_s: float | None = None
     autoscaler: str | None = None
     faults: tuple[str, ...] = ()
+    rollout: str | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -74,7 +75,7 @@ class WhatIf:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class Asked:
     """A plan with its changes, ready to be played."""
 
     plan: Plan
@@ -84,6 +85,11 @@ class _Asked:
     servers: Mapping[str, Server]
     autoscalers: Mapping[str, Autoscaler]
     seed: int
+    given_trace: bool = False
+
+
+def _as_predicted(_option: Option) -> float:
+    return 1.0
 
 
 def simulate_plan(path: Path, what_if: WhatIf) -> Replay:
@@ -91,52 +97,48 @@ def simulate_plan(path: Path, what_if: WhatIf) -> Replay:
 
     Raises BadInputError: an unreadable or infeasible plan, one without its workload, an option that makes no sense.
     """
-    asked = _asked(path, what_if)
-    if asked.autoscalers or what_if.faults:
-        day = draw_day(asked.workload, asked.needs, asked.traces, asked.seed, what_if.horizon_s)
-        found = _with_control(asked, asked.autoscalers, what_if.faults, day)
+    asked = read_asked(path, what_if)
+    horizon_s = what_if.horizon_s or (recorded_s(asked.workload, asked.traces) if what_if.trace else None)
+    if asked.autoscalers or what_if.faults or what_if.rollout or _ends(asked.plan, horizon_s):
+        found = with_control(asked, asked.autoscalers, what_if, day_of(asked, horizon_s))
     else:
-        found = _as_planned(asked, what_if.horizon_s)
+        found = _as_planned(asked, horizon_s)
     return replace(found, asked=what_if.given)
 
 
-def tune_plan(path: Path, what_if: WhatIf, progress: Callable[[str], None]) -> Tuning:
-    """Other targets and least sizes of the autoscalers over the same day: what each costs and whether it holds.
-
-    The cheapest that holds first, then the cheapest of the others. Raises BadInputError as `simulate_plan`, and RS0502
-    without an autoscaler.
-    """
-    asked = _asked(path, what_if)
-    if not any(found.kind in ("hpa", "keda") for found in asked.autoscalers.values()):
-        raise BadInputError(Diagnostic("RS0502", "--tune needs an autoscaler", hint="--autoscaler hpa"))
-    day = draw_day(asked.workload, asked.needs, asked.traces, asked.seed, what_if.horizon_s)
-    steady = max(found.replicas for found in asked.servers.values() if found.option.model in asked.autoscalers)
-    sizes = sorted({max(1, round(part * steady)) for part in TUNED_SIZES})
-    trials = []
-    for number, (share, least) in enumerate(product(TUNED_SHARES, sizes)):
-        progress(f"tuning {number + 1} of {len(TUNED_SHARES) * len(sizes)}")
-        tuned = {
-            name: found.model_copy(update={"share": share, "target": None, "min": least})
-            for name, found in asked.autoscalers.items()
-        }
-        trials.append(trial(share, least, _with_control(asked, tuned, what_if.faults, day)))
-    return Tuning(asked.plan.name, asked.seed, tuple(sorted(trials, key=lambda t: (not t.holds, t.cost))))
+def day_of(asked: Asked, horizon_s: float | None = None) -> Load:
+    """The traffic of a day, or of the recording where all of it is recorded."""
+    horizon_s = horizon_s or recorded_s(asked.workload, asked.traces)
+    return draw_day(asked.workload, asked.needs, asked.traces, asked.seed, horizon_s)
 
 
-def _asked(path: Path, what_if: WhatIf) -> _Asked:
+def _ends(plan: Plan, horizon_s: float | None) -> bool:
+    """Whether machines reach the longest time that they may run."""
+    limits = [limit for pool in plan.pools if (limit := max_run_s(pool.purchase.capacity)) is not None]
+    return horizon_s is not None and any(limit <= horizon_s for limit in limits)
+
+
+def read_asked(path: Path, what_if: WhatIf) -> Asked:
+    """A plan's file or folder with its changes."""
     plan = _feasible(load_plan(path / "plan.json" if path.is_dir() else path), path)
+    return asked_of(plan, path if path.is_dir() else path.parent, what_if)
+
+
+def asked_of(plan: Plan, folder: Path, what_if: WhatIf) -> Asked:
+    """A plan with its changes; names of recordings are relative to `folder`."""
     seed = plan.seed if what_if.seed is None else what_if.seed
     _check(what_if, seed)
     own, document = _changes(plan, what_if)
     workload = _workload(plan, document)
     architectures = architectures_of(workload)
-    traces = traces_of(workload, path if path.is_dir() else path.parent)
+    traces = traces_of(workload, folder)
     wanted = needs(workload, architectures, traces)
     servers = _servers(plan, wanted, own)
-    return _Asked(plan, workload, wanted, traces, servers, _autoscalers(workload, what_if.autoscaler, own), seed)
+    scalers = _autoscalers(workload, what_if.autoscaler, own)
+    return Asked(plan, workload, wanted, traces, servers, scalers, seed, what_if.trace is not None)
 
 
-def _as_planned(asked: _Asked, horizon_s: float | None) -> Replay:
+def _as_planned(asked: Asked, horizon_s: float | None) -> Replay:
     """All replicas all the time; models that share no pipeline are played apart."""
     loads = draw_loads(asked.workload, asked.needs, asked.traces, asked.seed, horizon_s)
     fleet = _standing(asked)
@@ -166,26 +168,41 @@ def _as_planned(asked: _Asked, horizon_s: float | None) -> Replay:
         usd=usd,
         timelines=tuple(found.timeline for found in watched),
         confidence=tuple(interval for found in watched for interval in found.confidence),
+        notes=repeats(asked.workload, asked.traces, hours * 3600.0) if asked.given_trace else (),
     )
 
 
-def _standing(asked: _Asked) -> Fleet:
+def _standing(asked: Asked) -> Fleet:
     """What stands as long as nobody changes it."""
     prices = None if _moved(asked.plan, asked.servers) else {pool.name: pool.hourly_usd for pool in asked.plan.pools}
     return standing({key: found.replicas for key, found in asked.servers.items()}, _nodes(asked), prices)
 
 
-def _with_control(asked: _Asked, autoscalers: Mapping[str, Autoscaler], faults: tuple[str, ...], load: Load) -> Replay:
-    """All models together, for they share nodes; one run for each population of pipeline users."""
-    plan, servers = asked.plan, asked.servers
+def with_control(
+    asked: Asked,
+    autoscalers: Mapping[str, Autoscaler],
+    what_if: WhatIf,
+    load: Load,
+    slowdown: Slowdown = _as_predicted,
+) -> Replay:
+    """All models together, for they share nodes; one run for each population of pipeline users.
+
+    `slowdown`: of the replicas, which their autoscalers' targets do not know.
+    """
+    plan, servers, faults = asked.plan, asked.servers, what_if.faults
+    rollout = parse_rollout(what_if.rollout) if what_if.rollout is not None else None
     watched, logs, cpu_s = [], [], 0.0
     fleet = _standing(asked)
     load_kernel()
     for population in load.populations or (None,):
         horizon_s = max(load.horizon_s, population.duration_s if population else 0.0)
         one = replace(load, horizon_s=horizon_s, populations=(population,) if population else ())
-        made = controlled(plan, servers, autoscalers, faults, one, asked.traces)
-        built = tuple(_built(key, found, made.slots) for key, found in servers.items() if found.option.costs)
+        made = controlled(plan, servers, autoscalers, faults, one, asked.traces, rollout)
+        built = tuple(
+            _built(key, found, made.slots, slowdown(found.option))
+            for key, found in servers.items()
+            if found.option.costs
+        )
         started_s = time.process_time()
         counts = {found.deployment: servers[found.deployment].replicas for found in built}
         (scenario,) = scenarios(one, built, _sharing(servers, counts))
@@ -215,6 +232,8 @@ def _with_control(asked: _Asked, autoscalers: Mapping[str, Autoscaler], faults: 
         unknown_phases=tuple(dict.fromkeys(name for log, *_ in logs for name in log.unknown_phases)),
         faults=faults,
         apart=tuple(pool.name for pool in logs[0][1].apart),
+        rollouts=tuple(found for log, *_ in logs for found in log.rollouts),
+        notes=repeats(asked.workload, asked.traces, load.horizon_s),
         timelines=tuple(found.timeline for found in watched),
         confidence=tuple(interval for found in watched for interval in found.confidence),
     )
@@ -224,9 +243,9 @@ def _sharing(servers: Mapping[str, Server], counts: Mapping[str, int]) -> tuple[
     return share_groups(counts, {key: found.option for key, found in servers.items()})
 
 
-def _built(key: str, found: Server, slots: Mapping[str, int]) -> LlmServer | StageServer:
+def _built(key: str, found: Server, slots: Mapping[str, int], slowdown: float) -> LlmServer | StageServer:
     """With as many slots as its control plane may use at one time."""
-    made = server(found.option, key, found.replicas, 1.0)
+    made = server(found.option, key, found.replicas, slowdown)
     return replace(made, replicas=slots[key]) if key in slots else made
 
 
@@ -447,7 +466,7 @@ def _moved(plan: Plan, servers: Mapping[str, Server]) -> bool:
     return any(found.option.accelerator != found.deployment.accelerator for found in servers.values())
 
 
-def _nodes(asked: _Asked) -> dict[str, int]:
+def _nodes(asked: Asked) -> dict[str, int]:
     """Pool -> nodes. A pool whose replicas changed has as many as hold their GPUs."""
     found = {}
     for pool in asked.plan.pools:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from rightslice.core.engine import EngineSettings
 from rightslice.core.estimate import Estimate
+from rightslice.core.replay import Trial
 from rightslice.core.slo import Slo
 
 PLAN_SCHEMA = "rightslice.plan/v1"
@@ -310,6 +311,47 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
+class ScaledDay:
+    """A day of traffic under the plan's autoscalers, at the predicted times.
+
+    GPU-hours and USD of the nodes, of the plan's without autoscalers (`static_*`), and of replicas that are there the
+    instant they are needed (`perfect_gpu_hours`; no nodes, no starts). `objective` is the one nearest to failing.
+    """
+
+    horizon_s: float
+    requests: int
+    gpu_hours: float
+    usd: float | None
+    static_gpu_hours: float
+    static_usd: float | None
+    perfect_gpu_hours: float
+    objective: str
+    achieved_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Autoscaling:
+    """How one deployment follows its load. `target` of `signal` per replica; `cooldown_s`, `polling_s` are KEDA's.
+
+    `day`: all autoscalers of the plan together; `trials`: settings that were tried, the cheapest that holds first.
+    """
+
+    deployment: str
+    model: str
+    kind: Literal["hpa", "keda"]
+    signal: str
+    target: float
+    min_replicas: int
+    max_replicas: int
+    up_window_s: float
+    down_window_s: float
+    polling_s: float
+    cooldown_s: float
+    day: ScaledDay
+    trials: tuple[Trial, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The whole answer. `monthly_usd`, `bound` and `verification` are None when infeasible.
 
@@ -331,7 +373,7 @@ class Plan:
     models: tuple[PlannedModel, ...]
     pipelines: tuple[PlannedPipeline, ...]
     placements: tuple[Placement, ...]
-    autoscaling: tuple[dict[str, Any], ...]
+    autoscaling: tuple[Autoscaling, ...]
     verification: Verification | None
     bound: Bound | None
     baseline: Baseline | None

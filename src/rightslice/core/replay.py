@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rightslice.core.documents import to_jsonable
-from rightslice.core.results import ReplicaResult, SimulationResult
+from rightslice.core.results import ClassResult, ReplicaResult, SimulationResult
 from rightslice.core.timeline import Timeline
 
 REPLAY_SCHEMA = "rightslice.replay/v1"
@@ -26,13 +26,35 @@ class ScaleEvent:
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """A node is lost with what ran on it."""
+    """Replicas end before they have finished what they have.
+
+    `cause`: their `node` is lost, one `gpu` of it, the engine of a `pod`, or the `grace` of a replica that was told to
+    end is over. `gpu` is that of the node, `replicas` the ones that stopped.
+    """
 
     time_s: float
     pool: str
     node: str
     requests_requeued: int
     requests_lost: int
+    cause: str = "node"
+    gpu: int | None = None
+    replicas: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutResult:
+    """A rolling update of one deployment. `done_s` None: not by the end. `stuck_s`: Kubernetes calls it failed, and
+    `message` says why. `during`: its model's classes, by the requests that came while it lasted."""
+
+    deployment: str
+    at_s: float
+    surge: int
+    unavailable: int
+    done_s: float | None
+    stuck_s: float | None
+    message: str = ""
+    during: tuple[ClassResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +103,7 @@ class Replay:
     `usd` is None where the machines of a changed accelerator have no price here. The rest is empty without a control
     plane; `unknown_phases` of a cold start count 0 because nobody published them. Pools `apart` keep all their nodes
     and replicas, for it cannot move them: no autoscaler and no fault reaches them. `faults` that were asked for.
-    `timelines`: one for each result; `asked`: the options.
+    `timelines`: one for each result; `asked`: the options; `notes`: what else a reader has to know.
     """
 
     plan: str
@@ -97,6 +119,8 @@ class Replay:
     unknown_phases: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
+    rollouts: tuple[RolloutResult, ...] = ()
+    notes: tuple[str, ...] = ()
     timelines: tuple[Timeline, ...] = ()
     confidence: tuple[Confidence, ...] = ()
     asked: Mapping[str, Any] = field(default_factory=dict)
@@ -117,14 +141,14 @@ class Replay:
 
     @property
     def dark_s(self) -> dict[str, float]:
-        """Deployment -> seconds, by its ticks, in which requests waited and no replica of those asked for was ready."""
+        """Deployment -> seconds, by its ticks, in which requests waited and no replica was ready, asked for or not."""
         found: dict[str, float] = {}
         before: dict[str, Moment] = {}
         for moment in self.timeline:
             earlier = before.get(moment.deployment, moment)
             before[moment.deployment] = moment
             span_s = moment.time_s - earlier.time_s  # below zero where the run of another population begins
-            if span_s > 0.0 and earlier.replicas > 0 and earlier.ready == 0 and moment.in_flight > 0.0:
+            if span_s > 0.0 and earlier.ready == 0 and moment.in_flight > 0.0:
                 found[moment.deployment] = found.get(moment.deployment, 0.0) + span_s
         return found
 
@@ -181,6 +205,8 @@ class Replay:
             "timeline": to_jsonable(self.timeline),
             "unknown_phases": list(self.unknown_phases),
             "apart": list(self.apart),
+            "rollouts": [_rollout(found) for found in self.rollouts],
+            "notes": list(self.notes),
             "confidence": to_jsonable(self.confidence),
             "asked": to_jsonable(self.asked),
         }
@@ -205,11 +231,23 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """One setting of an autoscaler over a day. `share`: of a replica's rated load that is aimed at. `achieved`: of the
-    objective that is nearest to failing, or fails most. `changes`: how often the size changed."""
+class Setting:
+    """Of autoscalers: `share` of a replica's rated load that is aimed at, least replicas as a share of those planned
+    (`least`), stabilisation windows. None: as the autoscaler has it."""
 
-    share: float
+    share: float | None = None
+    least: float | None = None
+    down_window_s: float | None = None
+    up_window_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One setting of an autoscaler over a day. `share`: of a replica's rated load that is aimed at; None where a target
+    is given. `min_replicas`: of all that scale. `achieved`: of the objective that is nearest to failing, or fails most.
+    `changes`: how often the size changed."""
+
+    share: float | None
     min_replicas: int
     gpu_hours: float
     usd: float | None
@@ -217,6 +255,13 @@ class Trial:
     objective: str
     achieved: float
     changes: int
+    down_window_s: float = 300.0
+    up_window_s: float = 0.0
+
+    @property
+    def windows(self) -> str:
+        """Stabilisation up and down."""
+        return f"{self.up_window_s:.0f} / {self.down_window_s:.0f} s"
 
     @property
     def cost(self) -> float:
@@ -247,20 +292,11 @@ class Tuning:
         return tuple(found)
 
 
-def trial(share: float, min_replicas: int, replay: Replay) -> Trial:
-    """What a run says about a setting."""
+def worst_objective(replay: Replay) -> tuple[str, float]:
+    """The objective that is nearest to failing, or fails most, and the share of requests that met it."""
     outcomes = [outcome for result in replay.results for outcome in result.outcomes]
     worst = min(outcomes, key=lambda o: o.achieved_share - o.slo.share, default=None)
-    return Trial(
-        share,
-        min_replicas,
-        replay.gpu_hours,
-        replay.usd,
-        replay.holds,
-        worst.slo.name if worst else "",
-        worst.achieved_share if worst else 1.0,
-        len(replay.scale_events),
-    )
+    return (worst.slo.name, worst.achieved_share) if worst else ("", 1.0)
 
 
 def _deployment(name: str, replicas: Sequence[ReplicaResult]) -> dict[str, Any]:
@@ -283,6 +319,10 @@ def _scaling(event: ScaleEvent) -> dict[str, Any]:
         "to": event.after,
         "reason": event.reason,
     }
+
+
+def _rollout(found: RolloutResult) -> dict[str, Any]:
+    return {**to_jsonable(found), "during": [_renamed(to_jsonable(c)) for c in found.during]}
 
 
 def _renamed(found: dict[str, Any]) -> dict[str, Any]:

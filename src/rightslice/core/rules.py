@@ -88,6 +88,7 @@ RULES: Final[dict[str, str]] = {
     "RS5011": "prediction.not-calibrated",
     "RS5013": "serving.router-not-emitted",
     "RS5014": "serving.priority-per-request",
+    "RS5015": "scaling.no-use",
     # RS9xxx: the tool itself
     "RS9001": "internal.unexpected",
 }

@@ -113,6 +113,26 @@ def deployment(metadata: Metadata, spec: Fields) -> Object:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata.fields(), "spec": filled(spec)}
 
 
+def horizontal_pod_autoscaler(metadata: Metadata, spec: Fields) -> Object:
+    """autoscaling/v2 HorizontalPodAutoscaler."""
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": metadata.fields(),
+        "spec": dict(spec),
+    }
+
+
+def scaled_object(metadata: Metadata, spec: Fields) -> Object:
+    """keda.sh/v1alpha1 ScaledObject."""
+    return {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": metadata.fields(),
+        "spec": dict(spec),
+    }
+
+
 def job(metadata: Metadata, template: Fields) -> Object:
     """batch/v1 Job of one pod, tried once more where it fails."""
     spec: Object = {"backoffLimit": 1, "template": dict(template)}

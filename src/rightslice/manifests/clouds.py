@@ -43,6 +43,8 @@ class Cloud:
     cluster_policy: str
     account: str
     by_hand: str
+    scaling: str
+    scaling_note: str
 
 
 @cache
@@ -87,6 +89,8 @@ def cloud(platform: str) -> Cloud | None:
         cluster_policy=row.get("operator", {}).get("policy", "cluster-policy"),
         account=row.get("account", ""),
         by_hand=row.get("by_hand", ""),
+        scaling=row.get("scaling", {}).get("options", ""),
+        scaling_note=row.get("scaling", {}).get("note", ""),
     )
 
 

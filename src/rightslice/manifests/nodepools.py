@@ -59,6 +59,7 @@ def _values(view: View, pool: PoolView, made: Cloud) -> dict[str, str]:
         "region": planned.region,
         "machine_type": planned.machine_type.partition("+")[0],
         "nodes": pool.nodes,
+        "nodes_min": 0 if _scaled(view, pool) else pool.nodes,
         "nodes_max": pool.nodes + max(0, planned.nodes_max - planned.nodes),
         "gpus_per_node": planned.gpus_per_node,
         "disk_gb": disk_gb(view, pool),
@@ -74,6 +75,11 @@ def _values(view: View, pool: PoolView, made: Cloud) -> dict[str, str]:
     return {**quoted, "partition": partition}
 
 
+def _scaled(view: View, pool: PoolView) -> bool:
+    """Whether an autoscaler changes what runs on it, so that its nodes have to follow."""
+    return any(unit.scaling for unit in view.of_pool(pool))
+
+
 def _templates(pool: PoolView, made: Cloud) -> tuple[Cloud, Purchase]:
     """Templates and purchase of one pool. Owned machines are there already; nothing is bought a second time."""
     capacity = pool.pool.purchase.capacity
@@ -87,7 +93,11 @@ def create_command(view: View, pool: PoolView, made: Cloud) -> str:
     values = _values(view, pool, used)
     disk = used.disk.format(**values) if bought.disk else ""
     values |= {"disk": disk, "capacity": bought.options.format(**values)}
-    return " \\\n  ".join(text for line in used.create if (text := line.format(**values).strip()))
+    lines = [
+        *used.create,
+        *([used.scaling] if _scaled(view, pool) and pool.pool.purchase.capacity != "flex_start" else []),
+    ]
+    return " \\\n  ".join(text for line in lines if (text := line.format(**values).strip()))
 
 
 def purchase_note(view: View, pool: PoolView, made: Cloud) -> str:

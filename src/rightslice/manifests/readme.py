@@ -8,6 +8,7 @@ from typing import Final
 
 from rightslice.core.quantities import format_usd
 from rightslice.core.text import plural
+from rightslice.manifests.autoscalers import ADAPTER_VALUES, scaled_units
 from rightslice.manifests.evaluate import EVALUATION_FOLDER, evaluations
 from rightslice.manifests.partitions import named_layouts
 from rightslice.manifests.pods import cache_gib, shm_gib, stop
@@ -61,10 +62,16 @@ def _runs(view: View) -> str:
         asks = f"{pods}{unit.gpus_per_pod} × {unit.resource}"
         rate = predicted_rate(unit.deployment) or "no load planned"
         rows.append(
-            f"| {plain(unit.model.name)} | {kind} `{unit.name}` | {unit.deployment.replicas.steady} | {asks} "
+            f"| {plain(unit.model.name)} | {kind} `{unit.name}` | {_size(unit)} | {asks} "
             f"| `{unit.pool.name}` | {plain(rate)} |"
         )
     return "\n".join(rows)
+
+
+def _size(unit: Unit) -> str:
+    if unit.scaling is None:
+        return str(unit.deployment.replicas.steady)
+    return f"{unit.scaling.min_replicas} to {unit.scaling.max_replicas}"
 
 
 def _files(view: View) -> str:
@@ -81,6 +88,10 @@ def _files(view: View) -> str:
         lines.append(
             f"- `{EVALUATION_FOLDER}/`: a Job for {names}, whose weights are lowered while loading. It compares the "
             "answers with the original's, is not applied with the rest, and needs the GPUs that its note names"
+        )
+    if any(scaling.kind == "hpa" for _, scaling in scaled_units(view)):
+        lines.append(
+            f"- `{ADAPTER_VALUES}`: where the metrics of the autoscalers come from, for Helm; not applied by itself"
         )
     if len(view.clusters) > 1:
         folders = ", ".join(f"`{view.folder(cluster)}`" for cluster in view.clusters)
@@ -131,8 +142,11 @@ def _missing(view: View) -> str:
     lines = [f"- `{name}`: {plain(reason)}" for name, reason in view.skipped.items()]
     if any(unit.grouped for unit in view.units):
         lines.append("- RDMA devices: the nodes of one replica talk over TCP until you add your network's resource")
+    if not all(unit.scaling for unit in view.units):
+        kept = [f"`{unit.name}`" for unit in view.units if not unit.scaling]
+        whose = f" of {', '.join(kept)}" if len(kept) < len(view.units) else ""
+        lines.append(f"- autoscaling: replicas{whose} stay at the planned count")
     lines += [
-        "- autoscaling: replicas stay at the planned count",
         "- ingress, authentication and network policies: Services are reachable from the whole cluster",
         "- dashboards and alerts: pods carry `prometheus.io` annotations with port and path of their metrics",
     ]

@@ -9,6 +9,7 @@ from rightslice.core.plan import Plan
 from rightslice.kube.names import safe_name
 from rightslice.kube.objects import Metadata, Object, identity, kustomization, namespace
 from rightslice.kube.writer import dump, dump_all
+from rightslice.manifests.autoscalers import ADAPTER_VALUES, adapter_values
 from rightslice.manifests.clouds import cloud
 from rightslice.manifests.evaluate import EVALUATION_FOLDER, evaluations
 from rightslice.manifests.partitions import critical_pods_quota, mig_config_map
@@ -49,6 +50,8 @@ def _tree(view: View) -> dict[str, str]:
         files |= {f"{OPERATOR_FOLDER}/{path}": dump(made) for path, made in _named(operator).items()}
         files[f"{OPERATOR_FOLDER}/kustomization.yaml"] = dump(kustomization(list(_named(operator))))
     files["kustomization.yaml"] = dump(kustomization(["base", *([OPERATOR_FOLDER] if operator else [])]))
+    if values := adapter_values(view):
+        files[ADAPTER_VALUES] = dump(values)
     for name, objects in evaluations(view).items():
         files[f"{EVALUATION_FOLDER}/{safe_name(name)}.yaml"] = dump_all(objects)
     files["all.yaml"] = dump_all([*base.values(), *operator])

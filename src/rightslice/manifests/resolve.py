@@ -59,6 +59,7 @@ def resolve(plan: Plan) -> View:
                     image=image_of(model, deployment),
                     pods_per_replica=pods,
                     spare=has_spare(plan, deployment),
+                    scaling=next((s for s in plan.autoscaling if s.deployment == deployment.id and pods == 1), None),
                 )
             )
     return View(plan, namespace_of(plan), pools, tuple(units), skipped)

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from rightslice.core.text import visible
+from rightslice.manifests.autoscalers import ADAPTER_VALUES, PROMETHEUS, scaled_units
 from rightslice.manifests.clouds import cloud, versions
 from rightslice.manifests.layout import describe
 from rightslice.manifests.nodepools import (
@@ -38,6 +39,7 @@ def steps(view: View, folder: str) -> list[str]:
         ("Share the GPUs", _sharing(view, folder)),
         ("Provide secrets and weights", _provisions(view, folder)),
         ("Apply", _apply(view, folder)),
+        ("Let the autoscalers see", _autoscaling(view, folder)),
         ("Verify", _verify(view)),
     ]
     kept = [(title, text) for title, text in made if text]
@@ -226,6 +228,36 @@ def _provisions(view: View, folder: str) -> str:
 
 def _apply(view: View, folder: str) -> str:
     return shell(f"kubectl apply --server-side -k {folder}base")
+
+
+def _autoscaling(view: View, folder: str) -> str:
+    """Metrics for the autoscalers, and who adds nodes."""
+    found = scaled_units(view)
+    if not found:
+        return ""
+    parts = ["Prometheus must scrape the pods with the labels `namespace` and `pod`."]
+    if any(scaling.kind == "hpa" for _, scaling in found):
+        parts += [
+            "HPAs read their metrics from prometheus-adapter. Where the cluster has one, merge the rules with its own:",
+            shell(
+                "helm repo add prometheus-community https://prometheus-community.github.io/helm-charts",
+                "helm upgrade --install prometheus-adapter prometheus-community/prometheus-adapter"
+                f" --namespace monitoring --create-namespace -f {folder}{ADAPTER_VALUES}"
+                ' --set prometheus.url="$PROMETHEUS_URL" --set prometheus.port="$PROMETHEUS_PORT"',
+            ),
+        ]
+    if any(scaling.kind == "keda" for _, scaling in found):
+        parts.append(
+            f"KEDA must be installed. Set `serverAddress` of each ScaledObject to your Prometheus instead of"
+            f" `{PROMETHEUS}`; a query that finds nothing reads as 0 and keeps the least size."
+        )
+    kinds = {"hpa": "horizontalpodautoscaler", "keda": "scaledobject.keda.sh"}
+    checks = [f"kubectl -n {view.namespace} get {kinds[scaling.kind]}/{unit.name}" for unit, scaling in found]
+    parts += ["`TARGETS` must show a number, not `<unknown>`, once a replica is ready:", shell(*checks)]
+    made = cloud(view.pools[0].pool.platform)
+    if made and made.scaling_note:
+        parts.append(made.scaling_note)
+    return "\n\n".join(parts)
 
 
 def _verify(view: View) -> str:

@@ -47,6 +47,11 @@ def startup_budget_s(weights_bytes: int) -> int:
     return math.ceil(needed / PROBE_PERIOD_S) * PROBE_PERIOD_S
 
 
+def rollout_deadline_s(weights_bytes: int) -> int:
+    """Seconds after which a rollout without progress is reported: image pull, and 1.5 times the start-up budget."""
+    return startup_budget().image_pull_s + math.ceil(1.5 * startup_budget_s(weights_bytes))
+
+
 def shutdown(e2e_ms: Estimate | None, notice_s: float | None) -> Shutdown:
     """Twice the upper p95 of a request, between 45 and 600 s, to finish what runs; less where `notice_s` is short.
 

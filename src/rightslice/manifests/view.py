@@ -9,7 +9,7 @@ from typing import Final
 from rightslice.catalogue.accelerators import accelerator
 from rightslice.catalogue.hardware import ON_ONE_GPU, WHOLE
 from rightslice.catalogue.platforms import Platform, platforms
-from rightslice.core.plan import Deployment, Plan, PlannedModel, Pool
+from rightslice.core.plan import Autoscaling, Deployment, Plan, PlannedModel, Pool
 from rightslice.kube.names import label_value, namespace_name, safe_name, service_name, slug, unique_names
 from rightslice.manifests.launch import ImageRule, Launch, image_rule, launch
 from rightslice.manifests.layout import node_layouts
@@ -51,7 +51,10 @@ class PoolView:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One deployment of one model: a Deployment, or a LeaderWorkerSet where a replica spans several nodes."""
+    """One deployment of one model: a Deployment, or a LeaderWorkerSet where a replica spans several nodes.
+
+    `scaling`: the autoscaler that changes its size.
+    """
 
     plan: str
     namespace: str
@@ -62,6 +65,7 @@ class Unit:
     image: str
     pods_per_replica: int
     spare: bool
+    scaling: Autoscaling | None = None
 
     @property
     def launch(self) -> Launch:

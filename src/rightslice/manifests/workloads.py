@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from rightslice.catalogue.cold_start import startup_budget
 from rightslice.core.plan import Deployment
 from rightslice.kube.names import label_value
 from rightslice.kube.objects import (
@@ -17,8 +15,9 @@ from rightslice.kube.objects import (
     service,
     service_account,
 )
+from rightslice.manifests.autoscalers import autoscaler
 from rightslice.manifests.pods import pod_template, ports
-from rightslice.manifests.timing import startup_budget_s
+from rightslice.manifests.timing import rollout_deadline_s
 from rightslice.manifests.view import ROLE_LABEL, Unit, model_labels
 
 PLAN_ANNOTATION = "rightslice/plan"
@@ -28,6 +27,7 @@ RATE_ANNOTATION = "rightslice/predicted-rate"
 def model_objects(units: Sequence[Unit]) -> list[Object]:
     """Everything of one model: its workloads, then account, Service and disruption budget of each role."""
     made = [workload(unit) for unit in units]
+    made += [autoscaler(unit, _metadata(unit), unit.scaling) for unit in units if unit.scaling]
     fronts: dict[str, list[Unit]] = {}
     for unit in units:
         fronts.setdefault(unit.service, []).append(unit)
@@ -38,8 +38,12 @@ def model_objects(units: Sequence[Unit]) -> list[Object]:
 
 def workload(unit: Unit) -> Object:
     """The workload of one deployment."""
-    metadata = Metadata(unit.name, unit.namespace, unit.labels(), marks(unit))
+    metadata = _metadata(unit)
     return leader_worker_set(metadata, _group_spec(unit)) if unit.grouped else deployment(metadata, _spec(unit))
+
+
+def _metadata(unit: Unit) -> Metadata:
+    return Metadata(unit.name, unit.namespace, unit.labels(), marks(unit))
 
 
 def marks(unit: Unit) -> dict[str, str]:
@@ -56,18 +60,16 @@ def predicted_rate(planned: Deployment) -> str:
     return f"{rate.value:.3g} ({rate.low:.3g} to {rate.high:.3g}) requests/s a replica, {rate.provenance}"
 
 
-def deadline_s(unit: Unit) -> int:
-    """Seconds after which a rollout without progress is reported: image pull, and 1.5 times the start-up budget."""
-    return startup_budget().image_pull_s + math.ceil(1.5 * startup_budget_s(unit.weights_bytes))
-
-
 def _spec(unit: Unit) -> Object:
-    """A rolling update starts a new pod first only where the plan has room for it, else it would wait for ever."""
+    """A rolling update starts a new pod first only where the plan has room for it, else it would wait for ever.
+
+    No size where an autoscaler has it: applying the manifest again would set it back.
+    """
     surge, unavailable = (1, 0) if unit.spare else (0, 1)
     return {
-        "replicas": unit.deployment.replicas.steady,
+        "replicas": None if unit.scaling else unit.deployment.replicas.steady,
         "revisionHistoryLimit": 5,
-        "progressDeadlineSeconds": deadline_s(unit),
+        "progressDeadlineSeconds": rollout_deadline_s(unit.weights_bytes),
         "selector": {"matchLabels": unit.selector()},
         "strategy": {
             "type": "RollingUpdate",

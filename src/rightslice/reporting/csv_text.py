@@ -18,7 +18,7 @@ TIMELINE_COLUMNS = (
 )  # fmt: skip
 TRIAL_COLUMNS = (
     "target_share", "min_replicas", "gpu_hours", "usd", "holds", "tightest_slo", "achieved_share", "size_changes",
-    "on_frontier",
+    "on_frontier", "down_window_s", "up_window_s",
 )  # fmt: skip
 
 
@@ -36,7 +36,7 @@ def trials_csv(tuning: Tuning) -> str:
     frontier = tuning.frontier
     rows = (
         (t.share, t.min_replicas, t.gpu_hours, t.usd, _yes(t.holds), t.objective, t.achieved, t.changes,
-         _yes(t in frontier))
+         _yes(t in frontier), t.down_window_s, t.up_window_s)
         for t in tuning.trials
     )  # fmt: skip
     return _written(TRIAL_COLUMNS, rows)

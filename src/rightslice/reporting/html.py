@@ -18,6 +18,7 @@ from rightslice.core.replay import Replay, Tuning
 from rightslice.core.text import plural, visible
 from rightslice.core.timeline import Timeline
 from rightslice.reporting import page, replay_page, summary, svg, trials_page
+from rightslice.reporting.autoscaling_text import scaled_day_text, scaling_rows, trial_rows
 from rightslice.reporting.course import run_views
 from rightslice.reporting.text import figure, percent
 
@@ -59,6 +60,9 @@ def plan_html(plan: Plan, timelines: Sequence[Timeline] = ()) -> str:
         dots=dots,
         axis=axis,
         facts=page.verification_rows(plan),
+        scaling=scaling_rows(plan),
+        scaled_day=scaled_day_text(plan),
+        trials=trial_rows(plan),
         usd=format_usd,
         runs=run_views(timelines),
         part=next((percent(timeline.share, 0) for timeline in timelines if timeline.share < 1.0), ""),

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from rightslice.core.plan import SloResult
 from rightslice.core.quantities import format_seconds, format_usd
-from rightslice.core.replay import Confidence, Replay
+from rightslice.core.replay import Confidence, Preemption, Replay
 from rightslice.core.results import Distribution, SloOutcome, percentile
 from rightslice.core.text import plural
 from rightslice.reporting import svg
@@ -125,10 +125,19 @@ def event_rows(replay: Replay) -> list[list[str]]:
         for e in replay.scale_events[:MOST_EVENTS]
     ]
     found += [
-        (e.time_s, e.pool, f"node {e.node} lost", f"{e.requests_requeued:,} computed again, {e.requests_lost:,} lost")
+        (e.time_s, e.pool, what_ended(e), f"{e.requests_requeued:,} computed again, {e.requests_lost:,} lost")
         for e in replay.preemptions[:MOST_EVENTS]
     ]
     return [[format_seconds(time_s), *rest] for time_s, *rest in sorted(found, key=lambda e: e[0])]
+
+
+def what_ended(event: Preemption) -> str:
+    """A lost node, a failed GPU, a crash, or a grace that was too short."""
+    if event.cause == "node":
+        return f"node {event.node} lost"
+    if event.cause == "gpu":
+        return f"GPU {event.gpu} of {event.node} failed"
+    return f"{', '.join(event.replicas)} {'crashed' if event.cause == 'pod' else 'cut off by its grace'}"
 
 
 def asked_rows(replay: Replay) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rightslice.core.quantities import format_seconds, format_usd
-from rightslice.core.replay import Replay, Trial
+from rightslice.core.replay import Preemption, Replay, Trial
 from rightslice.core.results import ClassResult, Distribution, SloOutcome
 from rightslice.core.text import plural
 from rightslice.reporting.canvas import Canvas, Cell, Column, Style
@@ -13,6 +13,7 @@ from rightslice.reporting.course_text import course
 from rightslice.reporting.text import prefix_hits_text
 
 _MOST_REPLICAS = 12
+_CAUSES = {"node": ("node", "lost"), "gpu": ("GPU", "failed"), "pod": ("pod", "crashed"), "grace": ("pod", "cut off")}
 _MOST_BOUNDS = 3
 """With more scaled deployments their hours are added up."""
 _FINE_BLOCK = 64
@@ -34,9 +35,12 @@ def replay_text(replay: Replay, *, width: int = 80, color: bool = False, ascii_o
     course(canvas, replay.timelines)
     if replay.timeline:
         _scaling(canvas, replay)
+        _rollouts(canvas, replay)
         _disruptions(canvas, replay)
     else:
         _replicas(canvas, replay)
+    for note in replay.notes:
+        canvas.line((note, "dim"))
     if replay.apart:
         canvas.line((f"no autoscaler and no fault reaches {', '.join(replay.apart)}", "dim"))
     return canvas.render()
@@ -48,13 +52,14 @@ def trials_text(trials: Sequence[Trial], *, width: int = 80, color: bool = False
     holding = sum(t.holds for t in trials)
     canvas.line((f"{holding} of {len(trials)} settings hold", "bold"), " over the same day; the cheapest first")
     canvas.blank()
-    names = ("holds", "share of rated load", "least replicas", "GPU hours", "cost", "tightest objective", "changes")
+    names = ("holds", "load", "least", "windows", "GPU hours", "cost", "tightest objective", "changes")
     columns = [Column(name, "right" if number else "left") for number, name in enumerate(names)]
     rows = [
         [
             "yes" if t.holds else "no",
-            f"{t.share:g}",
+            f"{t.share:.0%}" if t.share is not None else "-",
             f"{t.min_replicas:,}",
+            t.windows,
             f"{t.gpu_hours:,.1f}",
             format_usd(t.usd) if t.usd is not None else "-",
             f"{t.objective} {t.achieved:.1%}",
@@ -63,6 +68,9 @@ def trials_text(trials: Sequence[Trial], *, width: int = 80, color: bool = False
         for t in trials
     ]
     canvas.table(columns, rows)
+    canvas.line(
+        ("load: aimed at, of what a replica carries; windows: up / down; the others as the autoscaler has it", "dim")
+    )
     return canvas.render()
 
 
@@ -87,21 +95,44 @@ def _scaling(canvas: Canvas, replay: Replay) -> None:
 def _disruptions(canvas: Canvas, replay: Replay) -> None:
     for name, dark_s in replay.dark_s.items():
         canvas.line((f"{name}: requests waited {format_seconds(dark_s)} without any ready replica", "bold"))
+    faults = [event for event in replay.preemptions if event.cause != "grace"]
+    if replay.faults and not faults:
+        canvas.line((f"nothing was lost to {', '.join(replay.faults)}", "dim"))
     if not replay.preemptions:
-        if replay.faults:
-            canvas.line((f"no node was lost to {', '.join(replay.faults)}", "dim"))
         return
     canvas.blank()
     requeued = sum(event.requests_requeued for event in replay.preemptions)
     lost = sum(event.requests_lost for event in replay.preemptions)
-    nodes = plural(len(replay.preemptions), "node")
+    counts = {cause: sum(event.cause == cause for event in replay.preemptions) for cause in _CAUSES}
+    what = [f"{plural(counts[cause], noun)} {end}" for cause, (noun, end) in _CAUSES.items() if counts[cause]]
     canvas.line(
-        (f"{nodes} lost", "bold"), f": {plural(requeued, 'request')} computed again, {plural(lost, 'request')} lost"
+        (f"{', '.join(what)}", "bold"),
+        f": {plural(requeued, 'request')} computed again, {plural(lost, 'request')} lost",
     )
-    rows = [
-        [format_seconds(event.time_s), event.node, f"{event.requests_requeued:,} again"] for event in replay.preemptions
-    ]
+    rows = [[format_seconds(e.time_s), _where(e), f"{e.requests_requeued:,} again"] for e in replay.preemptions]
     canvas.rows(rows[:_MOST_REPLICAS], indent=2)
+
+
+def _where(event: Preemption) -> str:
+    if event.cause == "gpu":
+        return f"GPU {event.gpu} of {event.node}"
+    return event.node if event.cause == "node" else ", ".join(event.replicas)
+
+
+def _rollouts(canvas: Canvas, replay: Replay) -> None:
+    """How each rolling update went, and what its requests met."""
+    for found in replay.rollouts:
+        how = f"rolling update at {format_seconds(found.at_s)} (surge {found.surge}, unavailable {found.unavailable})"
+        if found.done_s is not None:
+            canvas.line((found.deployment, "bold"), f": {how} took {format_seconds(found.done_s - found.at_s)}")
+        else:
+            canvas.line((found.deployment, "bold"), f": {how} has not ended")
+        if found.stuck_s is not None:
+            waited = format_seconds(found.stuck_s - found.at_s)
+            canvas.line((f"after {waited} {found.message}", "bold"), indent=2)
+        for c in found.during:
+            met = f"{c.slo_attainment:.1%} of {plural(c.requests, 'request')} met every objective"
+            canvas.line((f"{c.traffic_class}: {met} meanwhile", "dim"), indent=2)
 
 
 def _classes(canvas: Canvas, replay: Replay) -> None:

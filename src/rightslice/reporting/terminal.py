@@ -8,6 +8,7 @@ from rightslice.core.plan import Plan, PlannedModel, Rejection
 from rightslice.core.quantities import format_usd
 from rightslice.core.slo import SloMetric
 from rightslice.core.text import cells, plural, visible
+from rightslice.reporting.autoscaling_text import scaled_day_text, scaling_rows
 from rightslice.reporting.bars import Bar, bar_lines
 from rightslice.reporting.canvas import Canvas, Cell, Column, Style
 from rightslice.reporting.summary import (
@@ -75,6 +76,7 @@ def _feasible(canvas: Canvas, plan: Plan) -> None:
     canvas.blank()
     _models(canvas, plan)
     _pipelines(canvas, plan)
+    _autoscaling(canvas, plan)
     _rejected(canvas, plan.rejected)
     _requests(canvas, plan)
     _warnings(canvas, plan)
@@ -173,6 +175,13 @@ def _pipelines(canvas: Canvas, plan: Plan) -> None:
     missed = [result for result in objectives(plan) if not result.met]
     for result in missed:
         canvas.line((f"! {result.subject} misses {result.slo.name}", "bold"), indent=2)
+
+
+def _autoscaling(canvas: Canvas, plan: Plan) -> None:
+    if plan.autoscaling:
+        _heading(canvas, "Autoscaling")
+        canvas.rows([[name, how] for name, how in scaling_rows(plan)], indent=2)
+        canvas.line(scaled_day_text(plan), indent=2)
 
 
 def _heading(canvas: Canvas, title: str) -> None:

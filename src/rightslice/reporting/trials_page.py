@@ -66,7 +66,8 @@ def _frontier(best: Sequence[Trial], most: float, low: float) -> list[Markup]:
 def _mark(trial: Trial, on_frontier: bool, most: float, low: float) -> Markup:
     x, y = svg.at(trial.cost / most), f"{height(trial.achieved, low, 1.0, HEIGHT_OF_SCATTER):.1f}"
     held = "holds" if trial.holds else "does not hold"
-    title = f"{trial.share:.0%} of the rated load, at least {trial.min_replicas}: {amount(trial)}, {held}"
+    aimed = "the target given" if trial.share is None else f"{trial.share:.0%} of the rated load"
+    title = f"{aimed}, at least {trial.min_replicas}, windows {trial.windows}: {amount(trial)}, {held}"
     css = f"mark {'verified' if trial.holds else 'unverified'}{' chosen' if on_frontier and trial.holds else ''}"
     dot = svg.tag("circle", svg.tag("title", title), cx=x, cy=y, r=5, class_=css)
     ring = svg.tag("circle", cx=x, cy=y, r=9, class_="ring") if on_frontier else Markup("")
@@ -82,8 +83,9 @@ def setting_rows(trials: Sequence[Trial], best: Sequence[Trial]) -> list[list[st
     """One row for each setting, in the order given."""
     return [
         [
-            percent(t.share, 0),
+            percent(t.share, 0) if t.share is not None else "as given",
             f"{t.min_replicas:,}",
+            t.windows,
             format_usd(t.usd) if t.usd is not None else "–",
             f"{t.gpu_hours:,.1f}",
             t.objective or "–",

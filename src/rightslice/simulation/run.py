@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rightslice.core.replay import Confidence
@@ -11,7 +11,7 @@ from rightslice.core.timeline import Fleet, Timeline
 from rightslice.simulation.scenario import Scenario
 
 if TYPE_CHECKING:
-    from rightslice.simulation.cluster import Cluster, ClusterLog
+    from rightslice.simulation.cluster_spec import Cluster, ClusterLog
     from rightslice.simulation.timeline import WatchedRun
 
 
@@ -47,11 +47,21 @@ def watch(scenario: Scenario, fleet: Fleet) -> Watched:
 def watch_cluster(scenario: Scenario, cluster: Cluster, fleet: Fleet) -> tuple[Watched, ClusterLog]:
     """The same with a control plane, and what it did. `fleet`: prices, and those that it leaves alone."""
     from rightslice.simulation.cluster import control  # noqa: PLC0415 - loads numba
+    from rightslice.simulation.statistics import classes_between  # noqa: PLC0415 - beside the constants of the loop
     from rightslice.simulation.timeline import WatchedRun  # noqa: PLC0415 - loads numba
 
     run = WatchedRun(scenario)
     _, log = control(scenario, cluster, run)
-    return _watched(run, fleet.with_log(log.replicas, log.nodes, [event.time_s for event in log.preemptions])), log
+    lost_s = [event.time_s for event in log.preemptions if event.cause == "node"]
+    found = _watched(run, fleet.with_log(log.replicas, log.nodes, lost_s))
+    models = {scaled.deployment: scaled.model for scaled in cluster.deployments}
+    rollouts = []
+    for rollout in log.rollouts:
+        end_s = scenario.horizon_s if rollout.done_s is None else rollout.done_s
+        during = classes_between(run, run.finish(), rollout.at_s, end_s)
+        mine = tuple(c for c in during if c.model == models[rollout.deployment])
+        rollouts.append(replace(rollout, during=mine))
+    return found, replace(log, rollouts=tuple(rollouts))
 
 
 def _watched(run: WatchedRun, fleet: Fleet) -> Watched:

@@ -90,21 +90,13 @@ def result_of(run: SteppedRun) -> SimulationResult:
 
 def count(run: SteppedRun, played: Played) -> SimulationResult:
     """Count what a finished run has played."""
-    scenario, requests = run.scenario, run.requests
-    hit_tokens, requeued = played.hit_tokens, played.requeued
-    per_class: list[ClassResult] = []
+    scenario = run.scenario
     failed = lost = 0
-    for index, traffic in enumerate(scenario.classes):
-        mine, times = of_class(run, played, index)
-        admitted = mine & (hit_tokens != layout.NOT_YET)
-        prompts = int(requests.prompt[admitted].sum())
-        hit_rate = int(hit_tokens[admitted].sum()) / prompts if prompts and traffic.prefixes else None
-        found = _class_result(traffic, times, scenario.horizon_s - scenario.warmup_s, hit_rate)
-        if traffic.arrivals.sharing is not None and prompts:
-            seen = int(traffic.arrivals.sharing.seen_tokens[requests.row[admitted]].sum())
-            found = replace(found, prefix_hit_ceiling=seen / prompts)
-        per_class.append(found)
-        failed += found.failed
+    per_class: list[ClassResult] = []
+    for index in range(len(scenario.classes)):
+        _, times = of_class(run, played, index)
+        per_class.append(_open_class(run, played, index, scenario.warmup_s, scenario.horizon_s))
+        failed += per_class[-1].failed
         lost += int(np.count_nonzero(times.finish_ps == layout.LOST))
     pipelines: list[PipelineResult] = []
     for index, pipeline in enumerate(scenario.pipelines):
@@ -118,7 +110,7 @@ def count(run: SteppedRun, played: Played) -> SimulationResult:
         requests=sum(c.requests for c in per_class) + sum(p.requests for p in pipelines),
         completed=sum(c.completed for c in per_class) + sum(p.completed for p in pipelines),
         failed=failed,
-        requeued=requeued,
+        requeued=played.requeued,
         lost=lost,
         per_class=tuple(per_class),
         pipelines=tuple(pipelines),
@@ -126,14 +118,41 @@ def count(run: SteppedRun, played: Played) -> SimulationResult:
     )
 
 
-def of_class(run: SteppedRun, played: Played, index: int) -> tuple[Bools, Times]:
-    """The requests of one class that count (one entry for each open-loop request of the run), and their times."""
+def classes_between(run: SteppedRun, played: Played, begin_s: float, end_s: float) -> tuple[ClassResult, ...]:
+    """Every class, by its requests that came within a part of a finished run."""
+    return tuple(_open_class(run, played, index, begin_s, end_s) for index in range(len(run.scenario.classes)))
+
+
+def _open_class(run: SteppedRun, played: Played, index: int, begin_s: float, end_s: float) -> ClassResult:
+    """One class, by its requests that came within [begin, end)."""
+    traffic, requests = run.scenario.classes[index], run.requests
+    mine, times = of_class(run, played, index, begin_s, end_s)
+    admitted = mine & (played.hit_tokens != layout.NOT_YET)
+    prompts = int(requests.prompt[admitted].sum())
+    hit_rate = int(played.hit_tokens[admitted].sum()) / prompts if prompts and traffic.prefixes else None
+    found = _class_result(traffic, times, max(end_s - begin_s, 1.0 / PS_PER_S), hit_rate)
+    if traffic.arrivals.sharing is not None and prompts:
+        seen = int(traffic.arrivals.sharing.seen_tokens[requests.row[admitted]].sum())
+        found = replace(found, prefix_hit_ceiling=seen / prompts)
+    return found
+
+
+def of_class(
+    run: SteppedRun, played: Played, index: int, begin_s: float | None = None, end_s: float | None = None
+) -> tuple[Bools, Times]:
+    """The requests of one class that count (one entry for each open-loop request of the run), and their times.
+
+    Those that come within [begin, end): by default from the warm-up to the horizon.
+    """
     scenario, requests = run.scenario, run.requests
-    mine = (requests.arrival_ps >= picoseconds(scenario.warmup_s)) & (requests.class_index == index)
+    horizon_ps = picoseconds(scenario.horizon_s)
+    begin_ps = picoseconds(scenario.warmup_s if begin_s is None else begin_s)
+    mine = (requests.arrival_ps >= begin_ps) & (requests.class_index == index)
+    if end_s is not None and end_s < scenario.horizon_s:
+        mine &= requests.arrival_ps < picoseconds(end_s)
     has_tokens = scenario.classes[index].model in _with_tokens(run)
     answer = requests.answer[mine] if has_tokens else np.zeros(int(mine.sum()), dtype=np.int64)
-    end_ps = picoseconds(scenario.horizon_s)
-    return mine, Times(requests.arrival_ps[mine], played.first_ps[mine], played.finish_ps[mine], answer, end_ps)
+    return mine, Times(requests.arrival_ps[mine], played.first_ps[mine], played.finish_ps[mine], answer, horizon_ps)
 
 
 def of_pipeline(run: SteppedRun, played: Played, index: int) -> tuple[Ints, Times]:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, GetJsonSchemaHandler, ValidationError, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
-from rightslice.spec.fields import Seconds
+from rightslice.spec.fields import Seconds, problem
 from rightslice.spec.nodes import compose
 from rightslice.spec.sections import Section
 
 MOST_REPLICAS = 1000
 """Of one deployment: each is looked at at every tick."""
+EMITTED_SIGNALS = ("in_flight", "running", "waiting", "kv_use")
+"""What the engines' own metrics tell, so that a manifest can follow it."""
 Signal = Literal["in_flight", "held", "waiting", "running", "offered_per_s", "kv_use"]
 
 
@@ -41,6 +45,32 @@ class Autoscaler(Section):
     @classmethod
     def _bare(cls, value: Any) -> Any:
         return {"kind": value} if isinstance(value, str) else value
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        section = handler.resolve_ref_schema(handler(schema))
+        return {"anyOf": [section["properties"]["kind"], section]}
+
+    def check_emitted(self) -> None:
+        """Whether a plan can write it down. Raises a problem RS0204 where it is for simulations only."""
+        if self.kind not in ("hpa", "keda"):
+            hint = "hpa or keda; simulate --autoscaler plays the others"
+            raise problem("RS0204", f"a plan has no autoscaler of kind {self.kind}", hint, path=("autoscaling", "kind"))
+        if self.signal not in EMITTED_SIGNALS:
+            hint = ", ".join(EMITTED_SIGNALS)
+            message = f"engines have no metric for {self.signal}"
+            raise problem("RS0204", message, hint, path=("autoscaling", "signal"))
+        if self.kind == "keda" and self.signal == "kv_use":
+            hint = "kind: hpa, or signal: in_flight"
+            raise problem(
+                "RS0204", "KEDA sums a metric, kv_use is one per replica", hint, path=("autoscaling", "signal")
+            )
+        if self.kind == "hpa" and self.min == 0:
+            message = "an HPA keeps at least one replica"
+            raise problem("RS0204", message, "kind: keda goes to zero", path=("autoscaling", "min"))
+        if self.min is not None and self.max is not None and self.min > self.max:
+            message = f"at least {self.min} replicas, at most {self.max}"
+            raise problem("RS0204", message, path=("autoscaling", "min"))
 
 
 def parse_autoscaler(text: str, option: str) -> Autoscaler:

@@ -11,6 +11,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from rightslice.core.engine import Dtype, KvDtype
 from rightslice.core.plan import Capacity, Price
+from rightslice.spec.autoscaler import Autoscaler
 from rightslice.spec.checks import workload_problems
 from rightslice.spec.fields import (
     AcceleratorName,
@@ -193,6 +194,7 @@ class Model(Section):
     traffic: Annotated[tuple[TrafficClass, ...], OneOrMany()] = ()
     isolation: Literal["required", "preferred", "none"] | None = None
     min_replicas: Annotated[int, Field(ge=0, le=100_000)] | None = None
+    autoscaling: Autoscaler | None = None
     interruptible: bool = False
     partition: PartitionName | None = None
     gpu: Name | None = None
@@ -200,6 +202,14 @@ class Model(Section):
     engine: EngineChoice = EngineChoice()
     profile: Profile | None = None
     memory: CustomMemory | None = None
+
+    @model_validator(mode="after")
+    def _scalable(self) -> Self:
+        if self.autoscaling is not None:
+            if not self.traffic:
+                raise problem("RS0204", "autoscaling follows traffic of the model's own", path=("autoscaling",))
+            self.autoscaling.check_emitted()
+        return self
 
 
 class Users(Section):

@@ -85,9 +85,11 @@ class Planning:
 @pytest.fixture
 def planning(monkeypatch: pytest.MonkeyPatch) -> Planning:
     stand_in, module = Planning(), ModuleType("rightslice.app.planning")
-    module.plan_workload = stand_in.plan_workload  # type: ignore[attr-defined]
     module.write_plan = stand_in.write_plan  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "rightslice.app.planning", module)
+    scaling = ModuleType("rightslice.app.autoscaling")
+    scaling.plan_scaled = stand_in.plan_workload  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "rightslice.app.autoscaling", scaling)
     return stand_in
 
 

@@ -83,8 +83,8 @@ def test_ctrl_c_is_130_and_one_word() -> None:
         "import sys, types, time\n"
         "module = types.ModuleType('rightslice.app.planning')\n"
         "def plan_workload(*a, **k):\n    print('ready', flush=True)\n    time.sleep(60)\n"
-        "module.plan_workload = module.write_plan = plan_workload\n"
-        "sys.modules['rightslice.app.planning'] = module\n"
+        "module.plan_scaled = module.write_plan = plan_workload\n"
+        "sys.modules['rightslice.app.planning'] = sys.modules['rightslice.app.autoscaling'] = module\n"
         "from rightslice.ui.cli.main import main\nsys.exit(main(['plan', 'w.yaml']))"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -105,8 +105,8 @@ def test_a_terminal_sees_one_progress_line_and_the_source_of_a_mistake() -> None
         "    place = Location('w.yaml', 3, 9)\n"
         "    raise BadInputError(Diagnostic('RS0312', 'unknown', place, 'try L4', 'error', 'allow: [H100]', 4))\n"
         "module = types.ModuleType('rightslice.app.planning')\n"
-        "module.plan_workload = module.write_plan = plan_workload\n"
-        "sys.modules['rightslice.app.planning'] = module\n"
+        "module.plan_scaled = module.write_plan = plan_workload\n"
+        "sys.modules['rightslice.app.planning'] = sys.modules['rightslice.app.autoscaling'] = module\n"
         "from rightslice.ui.cli.main import main\nsys.exit(main(['plan', 'w.yaml']))"
     )
     master, slave = os.openpty()

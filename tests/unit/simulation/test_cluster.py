@@ -10,12 +10,14 @@ import pytest
 from rightslice.catalogue.disruptions import provisioners
 from rightslice.core.spread import Spread
 from rightslice.performance.costs import StepCosts
-from rightslice.simulation.cluster import Cluster, ClusterLog, Pool, Scaled, play_cluster
+from rightslice.simulation.cluster import play_cluster
+from rightslice.simulation.cluster_spec import Cluster, ClusterLog, Pool, Scaled
 from rightslice.simulation.control.cold_start import ColdStart, Phase
 from rightslice.simulation.control.faults import FailureRates, Fault, Notice, zone_loss
 from rightslice.simulation.control.hpa_spec import HpaSpec, Metric
 from rightslice.simulation.control.nodes import NodePool
 from rightslice.simulation.control.policies import Fixed, Hpa, Policy
+from rightslice.simulation.control.rollout import Rollout
 from rightslice.simulation.layout import FAILED, LOST, NOT_YET
 from rightslice.simulation.play import Played, play
 from rightslice.simulation.scenario import LlmServer, OpenClass, Scenario
@@ -51,6 +53,14 @@ def cluster(policy: Policy, replicas: int, faults: tuple[Fault, ...] = (), grace
     by = provisioners()["cluster-autoscaler"]
     scaled = Scaled("chat", "chat", "p", GPU, 1, replicas, policy, START, grace_s=grace_s)
     return Cluster((Pool(pool, replicas, 1, by, 2.0, "spot"),), (scaled,), faults)
+
+
+def nodes_of(gpus: int, replicas: int, faults: tuple[Fault, ...] = (), most: int = 4) -> Cluster:
+    """Replicas of one GPU each on nodes of several, all of them taken."""
+    asked = cluster(Fixed(replicas), replicas, faults)
+    (pool,) = asked.pools
+    nodes = replace(pool.nodes, capacity={GPU: gpus}, max_nodes=most)
+    return replace(asked, pools=(replace(pool, nodes=nodes, standing=-(-replicas // gpus), gpus_per_node=gpus),))
 
 
 def hpa(target: float = 6.0, most: int = 8) -> Hpa:
@@ -196,3 +206,159 @@ def test_machines_of_ones_own_are_not_replaced_and_come_back_with_their_zone() -
     assert min(dark) == 600.0
     assert 4200.0 <= max(dark) <= 4200.0 + IMAGE_S + WEIGHTS_S + 15.0
     assert (played.finish_ps >= 0).mean() > 0.9
+
+
+def test_an_evicted_pod_finishes_what_it_has_and_its_node_waits_for_it() -> None:
+    """Consolidation takes nodes away under the replicas that stay; answers of a second end within the grace."""
+    times = [*np.arange(0.0, 900.0, 1 / 24), *np.arange(900.0, 5400.0, 1 / 4)]
+    asked = nodes_of(2, 6)
+    scaled = replace(asked.deployments[0], policy=hpa(), pre_stop_s=10.0)
+    for provisioner in ("karpenter", "cluster-autoscaler"):
+        pool = replace(asked.pools[0], provisioner=provisioners()[provisioner])
+        played, log = play_cluster(scenario(times, 12, 5400.0), replace(asked, pools=(pool,), deployments=(scaled,)))
+        assert played.requeued == 0
+        assert log.preemptions == ()
+        assert log.node_hours["p"] < 4.0  # 4.5 with three nodes all the time
+        assert every_request_is_accounted_for(played, log)
+
+
+@pytest.mark.parametrize(("grace_s", "cut"), [(0.5, True), (30.0, False)])
+def test_what_the_grace_cuts_off_is_counted(grace_s: float, cut: bool) -> None:
+    """Answers take a second."""
+    times = [*np.arange(0.0, 900.0, 1 / 12), *np.arange(900.0, 3600.0, 1 / 4)]
+    played, log = play_cluster(scenario(times, 8), cluster(hpa(), 4, grace_s=grace_s))
+    assert (played.requeued > 0) == cut
+    assert {event.cause for event in log.preemptions} == ({"grace"} if cut else set())
+    assert sum(event.requests_requeued for event in log.preemptions) == played.requeued
+
+
+def test_a_failed_gpu_takes_its_replicas_and_leaves_the_rest_of_the_node() -> None:
+    """Two nodes of four GPUs, eight replicas. One GPU fails: one replica stops, its place is on a third node."""
+    times = np.arange(0.0, 3600.0, 1 / 10).tolist()
+    fault = Fault(1000.0, "gpu-failure", node="p-0", gpu=2)
+    played, log = play_cluster(scenario(times, 12), nodes_of(4, 8, (fault,)))
+    (event,) = log.preemptions
+    assert (event.cause, event.node, event.gpu, event.replicas) == ("gpu", "p-0", 2, ("chat-2",))
+    missing = [moment for moment in log.timeline if moment.ready < 8]
+    assert {moment.ready for moment in missing} == {7}
+    assert max(m.time_s for m in missing) == 1170.0  # 1,000 + 120 + 40 + 20 s is ready at 1,180
+    assert every_request_is_accounted_for(played, log)
+    assert event.requests_requeued == played.requeued > 0
+
+
+def test_slices_of_one_gpu_fail_together() -> None:
+    """Two slices on each of two GPUs: the failure of one GPU stops two replicas, and nothing comes back to it."""
+    mig = "nvidia.com/mig-3g.40gb"
+    asked = nodes_of(2, 4, (Fault(1000.0, "gpu-failure", node="p-0", gpu=0),), most=1)
+    pool = replace(
+        asked.pools[0],
+        nodes=replace(asked.pools[0].nodes, capacity={mig: 4}),
+        devices=({mig: 2}, {mig: 2}),
+        standing=1,
+        owned=True,
+    )
+    scaled = replace(asked.deployments[0], resource=mig)
+    asked = replace(asked, pools=(pool,), deployments=(scaled,))
+    _, log = play_cluster(scenario(np.arange(0.0, 3600.0, 0.5).tolist(), 8), asked)
+    assert log.preemptions[0].replicas == ("chat-0", "chat-1")
+    assert log.timeline[-1].ready == 2
+
+
+@pytest.mark.parametrize(("mps", "stopped"), [(False, ("chat-1",)), (True, ("chat-0", "chat-1"))])
+def test_clients_of_mps_crash_together(mps: bool, stopped: tuple[str, ...]) -> None:
+    """Two shares of each of two GPUs. Engines start again where they are: no node, no image."""
+    fault = Fault(1000.0, "engine-crash", replica="chat-1")
+    asked = nodes_of(2, 4, (fault,))
+    pool = replace(asked.pools[0], nodes=replace(asked.pools[0].nodes, capacity={GPU: 4}), standing=1)
+    asked = replace(asked, pools=(pool,), deployments=(replace(asked.deployments[0], mps=mps),))
+    played, log = play_cluster(scenario(np.arange(0.0, 1800.0, 0.2).tolist(), 8, 1800.0), asked)
+    (event,) = log.preemptions
+    assert (event.cause, event.replicas) == ("pod", stopped)
+    down = [moment.time_s for moment in log.timeline if moment.ready < 4]
+    assert (min(down), max(down)) == (1005.0, 1005.0)  # ready again at 1,020
+    assert every_request_is_accounted_for(played, log)
+
+
+ROLLED_S = 600.0
+
+
+def rolled(asked: Cluster, rollout: Rollout) -> Cluster:
+    return replace(asked, rollouts={"chat": rollout})
+
+
+def test_a_rolling_update_replaces_every_pod_and_keeps_the_size() -> None:
+    """With room for one more: old pods go only when new ones are ready, and nothing is computed twice."""
+    times = np.arange(0.0, 3600.0, 1 / 8).tolist()
+    played, log = play_cluster(scenario(times, 8), rolled(cluster(Fixed(3), 3), Rollout(ROLLED_S)))
+    (result,) = log.rollouts
+    assert result.done_s is not None
+    assert result.stuck_s is None
+    assert result.done_s >= ROLLED_S + 3 * (IMAGE_S + WEIGHTS_S)
+    assert min(moment.ready for moment in log.timeline) == 3
+    assert played.requeued == 0
+    assert (played.finish_ps >= 0).mean() > 0.99
+
+
+def test_a_full_pool_without_unavailable_pods_is_stuck_as_kubernetes_says() -> None:
+    """Machines of one's own, all GPUs taken: the new pod stays Pending, and the deadline of ten minutes passes."""
+    asked = cluster(Fixed(2), 2)
+    full = replace(asked, pools=(replace(asked.pools[0], owned=True),))
+    played, log = play_cluster(scenario(np.arange(0.0, 3600.0, 0.5).tolist(), 6), rolled(full, Rollout(ROLLED_S)))
+    (result,) = log.rollouts
+    assert (result.done_s, result.stuck_s) == (None, ROLLED_S + 600.0)
+    assert result.message == f"ProgressDeadlineExceeded: 0/2 nodes are available: 2 Insufficient {GPU}"
+    assert min(moment.ready for moment in log.timeline) == 2
+    assert (played.finish_ps >= 0).mean() > 0.99
+
+
+def test_one_unavailable_pod_lets_a_full_pool_move() -> None:
+    """Each pod holds its GPU for the 20 s in which load balancers forget it; then image and weights: 80 s a pod."""
+    asked = cluster(Fixed(2), 2)
+    scaled = replace(asked.deployments[0], pre_stop_s=20.0)
+    full = replace(asked, pools=(replace(asked.pools[0], owned=True),), deployments=(scaled,))
+    times = np.arange(0.0, 3600.0, 0.5).tolist()
+    played, log = play_cluster(scenario(times, 6), rolled(full, Rollout(ROLLED_S, surge=0, unavailable=1)))
+    assert log.rollouts[0].done_s == ROLLED_S + 2 * (20.0 + IMAGE_S + WEIGHTS_S)
+    assert {moment.ready for moment in log.timeline} == {1, 2}
+    assert played.requeued == 0
+
+
+def test_two_deployments_of_a_model_count_each_waiting_request_once() -> None:
+    """200 requests wait in the gateway while nothing is ready: both autoscalers together ask for what one would."""
+    both = scenario(np.linspace(0.0, 10.0, 200).tolist(), 8, 900.0)
+    (server,) = both.servers
+    assert isinstance(server, LlmServer)
+    both = replace(both, servers=(replace(server, deployment="one"), replace(server, deployment="two")))
+    asked = cluster(Fixed(1), 1)
+    (scaled,) = asked.deployments
+    halves = tuple(
+        replace(scaled, deployment=name, policy=hpa(10.0, 40), start=replace(START)) for name in ("one", "two")
+    )
+    empty = replace(asked.pools[0], standing=0)
+    _, log = play_cluster(both, replace(asked, pools=(empty,), deployments=halves))
+    at_15 = [moment for moment in log.timeline if moment.time_s == 15.0]
+    assert [moment.in_flight for moment in at_15] == [100.0, 100.0]
+
+
+def test_nodes_are_cut_anew_one_after_the_other_and_nothing_is_lost() -> None:
+    """Two nodes of two slices; each is away for its drain and 200 s, and its pods start again when it is back."""
+    mig = "nvidia.com/mig-3g.40gb"
+    asked = nodes_of(1, 4, (Fault(600.0, "repartition"),), most=2)
+    nodes = replace(asked.pools[0].nodes, capacity={mig: 2}, max_nodes=2)
+    pool = replace(
+        asked.pools[0],
+        nodes=nodes,
+        standing=2,
+        devices=({mig: 2},),
+        owned=True,
+        repartition_s=Spread.fixed(200.0),
+    )
+    scaled = replace(asked.deployments[0], resource=mig, pre_stop_s=10.0)
+    asked = replace(asked, pools=(pool,), deployments=(scaled,))
+    played, log = play_cluster(scenario(np.arange(0.0, 3600.0, 0.5).tolist(), 8), asked)
+    away = [moment.time_s for moment in log.timeline if moment.ready < 4]
+    assert {moment.ready for moment in log.timeline} == {2, 4}
+    assert (min(away), max(away)) == (600.0, 1050.0)  # twice 10 s to drain, 200 s to cut, 20 s of weights: 1,060
+    assert played.requeued == 0
+    assert log.preemptions == ()
+    assert log.timeline[-1].ready == 4

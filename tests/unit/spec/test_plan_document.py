@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
+from plans_scaled import scaled
 from rightslice.core import plan as p
 from rightslice.core.documents import to_json
 from rightslice.core.engine import EngineSettings
@@ -47,7 +48,7 @@ PLAN = p.Plan(
     ),
     pipelines=(p.PlannedPipeline("voice", "heavy", 50, ("asr", "llm"), 8.5, ESTIMATE, (SLO,)),),
     placements=(p.Placement("pool-1", 0, 0, 2**36, (p.Slot("whole", 0, "llm", "llm-a100", 0, 2**36, 2**35),)),),
-    autoscaling=({"model": "llm", "metrics": [{"name": "queue", "target": 4, "above": None}]},),
+    autoscaling=scaled().autoscaling,
     verification=p.Verification(7, 50, 49, 3600.0, 100_000, 99_990, 10, 0.987, 2),
     bound=p.Bound(7300.0, 0.0138),
     baseline=p.Baseline(11_000.0, "one GPU for each replica"),

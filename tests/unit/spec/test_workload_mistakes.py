@@ -88,7 +88,7 @@ MISTAKES = [
     ("tpot_p95: 50ms", "ttft: {at_most: 1s}", "RS0301", "ttft", 'a second limit for "ttft_p95"'),
     ("slo: {e2e_p95: 3s}", "slo: 3s", "RS0105", "3s", "objectives are a mapping"),
     ("max_context: 8192", "max_contxt: 8192", "RS0201", "max_contxt", "did you mean max_context"),
-    ("max_context: 8192", "zzz: 8192", "RS0201", "zzz", "known: engine, gpu, interruptible"),
+    ("max_context: 8192", "zzz: 8192", "RS0201", "zzz", "known: autoscaling, engine, gpu, interruptible"),
     ("class: chat", "name: chat", "RS0201", "name", "unknown key"),
     ("hours: always", "xyz: 1", "RS0201", "xyz", "known: apiVersion, budget"),
     ("adapters: 4, ", "", "RS0202", "{max_rank: 16}", '"adapters" is missing'),

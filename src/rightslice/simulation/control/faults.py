@@ -21,7 +21,9 @@ from rightslice.core.rng import generator
 
 HOUR_S: Final = 3600.0
 
-FaultKind = Literal["spot-reclaim", "node-failure", "gpu-failure", "engine-crash", "run-limit", "zone-loss"]
+FaultKind = Literal[
+    "spot-reclaim", "node-failure", "gpu-failure", "engine-crash", "run-limit", "zone-loss", "repartition"
+]
 
 
 @dataclass(frozen=True, slots=True)

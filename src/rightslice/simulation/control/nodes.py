@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -37,12 +37,14 @@ class NodePool:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node. `ready_s`: from when pods start on it; NEVER where the request is not served."""
+    """One node. `ready_s`: from when pods start on it; NEVER where the request is not served. `lost`: resources of its
+    failed GPUs."""
 
     name: str
     zone: str
     requested_s: float
     ready_s: float
+    lost: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ class Nodes:
 
     def without(self, names: Collection[str]) -> Nodes:
         """The same after nodes were lost."""
+        if not names:
+            return self
         return replace(
             self,
             nodes=tuple(node for node in self.nodes if node.name not in names),
@@ -121,6 +125,8 @@ def bind(now_s: float, pool: NodePool, state: Nodes, pods: Sequence[Pod]) -> tup
 
     Filling one node before the next is an assumption: it is what lets others become empty.
     """
+    if all(pod.node for pod in pods):
+        return ()
     free = _free(pool, [node for node in state.nodes if node.ready_s <= now_s], pods)
     bound = []
     for pod in pods:
@@ -140,9 +146,8 @@ def scan(
     if added:
         return Scan(state, added, (), failed, (), unplaceable)
     placed = dict(bind(now_s, pool, state, pods))
-    state, removed = _shrink(
-        now_s, pool, by, state, [replace(pod, node=placed.get(pod.name, pod.node)) for pod in pods]
-    )
+    settled = [replace(pod, node=placed[pod.name]) if pod.name in placed else pod for pod in pods]
+    state, removed = _shrink(now_s, pool, by, state, settled)
     evicted = tuple(pod.name for pod in pods if pod.node in removed)
     return Scan(state, (), removed, failed, evicted, unplaceable)
 
@@ -150,7 +155,8 @@ def scan(
 def _give_up(now_s: float, by: Provisioner, state: Nodes) -> tuple[Nodes, tuple[str, ...]]:
     """Nodes that did not come in time are deleted; the pool rests for a time that doubles until one comes."""
     late = tuple(node.name for node in state.nodes if node.ready_s > now_s >= node.requested_s + by.max_provision_s)
-    if any(node.ready_s <= now_s and node.requested_s >= state.backoff_until_s for node in state.nodes):
+    came = any(node.ready_s <= now_s and node.requested_s >= state.backoff_until_s for node in state.nodes)
+    if came and state.next_backoff_s:
         state = replace(state, next_backoff_s=0.0)
     if not late:
         return state, ()
@@ -205,7 +211,8 @@ def _shrink(
     since = dict(state.unneeded)
     unneeded = _unneeded(now_s, pool, by, state, pods)
     marked = tuple((name, since.get(name, now_s)) for name in unneeded)
-    state = replace(state, unneeded=marked)
+    if marked != state.unneeded:
+        state = replace(state, unneeded=marked)
     if now_s < state.last_added_s + by.delay_after_add_s:
         return state, ()
     held = {pod.node for pod in pods}
@@ -243,7 +250,9 @@ def _share(pool: NodePool, pods: Sequence[Pod]) -> float:
 
 
 def _free(pool: NodePool, nodes: Sequence[Node], pods: Sequence[Pod]) -> dict[str, dict[str, int]]:
-    free = {node.name: dict(pool.capacity) for node in nodes}
+    free = {
+        node.name: {name: total - node.lost.get(name, 0) for name, total in pool.capacity.items()} for node in nodes
+    }
     for pod in pods:
         if pod.node in free:
             free[pod.node][pod.resource] -= pod.count

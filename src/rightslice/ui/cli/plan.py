@@ -48,10 +48,11 @@ def plan(
     """
     if output is not None:
         check_folder(output)
-    from rightslice.app.planning import plan_workload, write_plan  # noqa: PLC0415 - heavy
+    from rightslice.app.autoscaling import plan_scaled  # noqa: PLC0415 - heavy
+    from rightslice.app.planning import write_plan  # noqa: PLC0415 - heavy
 
     with Progress(quiet=quiet) as progress:
-        outcome = plan_workload(workload, seed=seed, risk=risk, progress=progress, over_time=output is not None)
+        outcome = plan_scaled(workload, seed=seed, risk=risk, progress=progress, over_time=output is not None)
     for warning in outcome.warnings:
         write_note(warning.one_line())
     written: tuple[str, ...] = ()

@@ -48,12 +48,17 @@ class Change:
         Parameter(
             negative=(),
             show_default=False,
-            help="What goes wrong; may be repeated: spot, spot@0.1/h, nodes, zone@10m.",
+            help="What goes wrong; may be repeated: spot, spot@0.1/h, nodes, gpu, gpu@10m, pods@1/d, zone@10m.",
         ),
     ] = ()
+    rollout: Annotated[
+        str | None,
+        Parameter(help="A rolling update of every deployment: 30m, or 30m,surge=1,unavailable=0."),
+    ] = None
     seed: Annotated[int | None, Parameter(help="Seed of the traffic; the plan's by default.")] = None
     horizon: Annotated[
-        str | None, Parameter(help="How long is simulated: 6h. As long as the plan's verification by default.")
+        str | None,
+        Parameter(help="How long is simulated: 6h. By default the plan's verification, or the --trace."),
     ] = None
 
 
@@ -78,7 +83,7 @@ def simulate(
     output
         Folder for replay.json, timeline.csv and report.html, or for trials.csv and report.html of `--tune`.
     tune
-        Try targets and least sizes of the autoscaler over the same day; the cheapest that holds comes first.
+        Try targets, least sizes and windows of the autoscaler over the same day; the cheapest that holds comes first.
     json
         Print one JSON document.
     """
@@ -86,7 +91,8 @@ def simulate(
         from rightslice.app.replay_files import check_replay_folder  # noqa: PLC0415 - heavy
 
         check_replay_folder(output, tune=tune)
-    from rightslice.app.simulating import WhatIf, simulate_plan, tune_plan  # noqa: PLC0415 - heavy
+    from rightslice.app.simulating import WhatIf, simulate_plan  # noqa: PLC0415 - heavy
+    from rightslice.app.tuning import tune_plan  # noqa: PLC0415 - heavy
 
     what_if = WhatIf(
         trace=change.trace,
@@ -97,6 +103,7 @@ def simulate(
         horizon_s=quantity_of("--horizon", parse_seconds, change.horizon) if change.horizon is not None else None,
         autoscaler=change.autoscaler,
         faults=change.fault,
+        rollout=change.rollout,
     )
     with Progress(quiet=json) as progress:
         progress("simulating")
