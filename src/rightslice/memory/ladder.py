@@ -166,7 +166,7 @@ def too_long(architecture: Architecture, request: SizeRequest) -> str:
     line, tokens = request.line, request.tokens
     limit = line.settings.max_model_len if line else architecture.context_max
     usual = (request.input_tokens, request.output_tokens) == (SizeRequest().input_tokens, SizeRequest().output_tokens)
-    if limit is None or (usual and line is None):
+    if limit is None or request.method == "gke" or (usual and line is None):
         return ""
     if tokens > limit:
         return f"{tokens:,} tokens are more than the longest context of {limit:,}"

@@ -11,10 +11,11 @@ from rightslice.catalogue.engine_arguments import engine_arguments
 from rightslice.catalogue.engines import engine
 from rightslice.catalogue.models import resolve_model
 from rightslice.core.errors import BadInputError
+from rightslice.memory.arguments import CommandLine
 from rightslice.memory.computation import cache_dtype
 from rightslice.memory.ladder import SizeRequest
 from rightslice.memory.sizing import size
-from rightslice.memory.startup import CommandLine, StartupReport, command_line, startup
+from rightslice.memory.startup import StartupReport, command_line, startup
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 DECLARED = "nvidia/Llama-3.1-70B-Instruct-FP8"
