@@ -12,6 +12,7 @@ from rightslice.catalogue.engines import engines
 from rightslice.catalogue.hardware import Device
 from rightslice.core.engine import Dtype, EngineSettings, KvDtype
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
+from rightslice.memory.computation import cache_dtype
 from rightslice.memory.legality import legal_parallelism, slice_parallelism
 
 GENERATES = ("decoder", "encoder-decoder")
@@ -74,7 +75,9 @@ def predict_one(asked: Asked, load: Load, input_tokens: int, output_tokens: int)
         data_parallel_size=asked.data_parallel_size,
         expert_parallel=asked.expert_parallel and bool(architecture.moe),
         weight_dtype=asked.dtype or cast("Dtype", architecture.published_dtype),
-        kv_dtype=asked.kv_dtype or ("fp8" if architecture.kv_dtype_published == "fp8" else "bf16"),
+        kv_dtype=cast(
+            "KvDtype", cache_dtype(architecture, asked.engine, asked.engine_version, "bf16", asked.kv_dtype or "")
+        ),
         max_model_len=input_tokens + output_tokens,
     )
     usual = engine_defaults(settings, where)
