@@ -20,7 +20,7 @@ from rightslice.catalogue.architectures.quantisation import kv_dtype, scheme_of
 from rightslice.catalogue.architectures.scheme import Scheme
 from rightslice.catalogue.architectures.spelling import Spelling
 from rightslice.catalogue.architectures.weights import Layer, Split, Weight, count
-from rightslice.core.errors import BadInputError, Diagnostic
+from rightslice.core.errors import BadInputError, Diagnostic, Location
 from rightslice.core.quantities import format_bytes
 
 Part = Literal["layers", "embedding", "head", "outside", "tower"]
@@ -44,7 +44,7 @@ def read_architecture(
     if not dtype:
         dtype = "bf16" if scheme is not None else "fp32"
         notes.append(f"the configuration names no dtype (torch_dtype): {dtype} is assumed for what is not quantised")
-    groups = _groups(ledger, scheme, dtype)
+    groups = _groups(ledger, scheme, dtype, where=where)
     approximations = [*ledger.approximations, *(scheme.approximations if scheme is not None else ())]
     if scheme is not None and scheme.unread:
         approximations.append(f"patterns of the quantisation lists that are not read: {', '.join(scheme.unread)}")
@@ -181,8 +181,9 @@ _FREE_BLOCK = 64
 class _Tally:
     """Sums weights into groups that tensor parallelism treats alike."""
 
-    def __init__(self, scheme: Scheme | None, dtype: str, spelling: Spelling) -> None:
+    def __init__(self, scheme: Scheme | None, dtype: str, spelling: Spelling, where: str) -> None:
         self._scheme = scheme
+        self._where = where
         self._spelling = spelling
         self._width = DTYPE_BYTES[dtype]
         self._sums: dict[tuple[Part, Split, int], list[int]] = {}
@@ -212,7 +213,7 @@ class _Tally:
         if checked and found is not None and found.columns and weight.columns % found.columns:
             message = f"group_size {found.columns} does not divide the {weight.columns} inputs of {name.exact[0]}"
             hint = "no engine loads such weights: 32, 64, 128, or -1 for whole rows"
-            raise BadInputError(Diagnostic("RS2007", message, None, hint))
+            raise BadInputError(Diagnostic("RS2007", message, Location(self._where), hint))
         return found
 
     def groups(self) -> tuple[WeightGroup, ...]:
@@ -223,8 +224,10 @@ class _Tally:
         )
 
 
-def _groups(ledger: Ledger, scheme: Scheme | None, dtype: str, *, first: int = 0) -> tuple[WeightGroup, ...]:
-    tally = _Tally(scheme, dtype, ledger.spelling)
+def _groups(
+    ledger: Ledger, scheme: Scheme | None, dtype: str, *, first: int = 0, where: str = ""
+) -> tuple[WeightGroup, ...]:
+    tally = _Tally(scheme, dtype, ledger.spelling, where)
     if scheme is not None and scheme.lists:
         for i, layer in enumerate(ledger.layers, start=first):
             tally.add("layers", layer.weights, kv_heads=_kv_heads(layer), layer=i)

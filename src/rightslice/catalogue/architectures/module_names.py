@@ -41,18 +41,24 @@ class Names:
             return True
         if self.plain and self._literally(name):
             return True
-        if self.trees and any(not self.trees.isdisjoint(_around(text)) for text in name.loose):
+        if self.trees and any(not self.trees.isdisjoint(_around(text)) for text in (*name.loose, *name.fused)):
             return True
-        if any(pattern.match(text) for pattern in self.wildcards for text in name.loose):
-            return True
-        return any(pattern.match(text) for pattern in self.expressions for text in name.exact)
+        return any(_matches(p, name.loose, name.fused) for p in self.wildcards) or any(
+            _matches(p, name.exact, name.fused) for p in self.expressions
+        )
 
     def _literally(self, name: ModuleName) -> bool:
         if self.rule == "exact":
-            return not self.plain.isdisjoint(name.loose)
+            return not self.plain.isdisjoint((*name.loose, *name.fused))
         if self.rule == "substring":
-            return any(entry in text for entry in self.plain for text in name.loose)
-        return any(not self.plain.isdisjoint(_runs(text, self.ends)) for text in name.loose)
+            return any(entry in text for entry in self.plain for text in name.loose if ".experts." not in text)
+        return any(not self.plain.isdisjoint(_runs(text, self.ends)) for text in (*name.loose, *name.fused))
+
+
+def _matches(pattern: re.Pattern[str], names: tuple[str, ...], fused: tuple[str, ...]) -> bool:
+    if any(pattern.match(name) for name in names):
+        return True
+    return any(name.rpartition(".")[2] in pattern.pattern and pattern.match(name) for name in fused)
 
 
 def _runs(name: str, ends: frozenset[str]) -> list[str]:

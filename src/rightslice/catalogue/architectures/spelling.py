@@ -55,6 +55,8 @@ _FUSED: Final = (
     (("gate_proj", "up_proj"), ("gate_up_proj",)),
 )
 """Matrices that some files and engines keep as one."""
+_ONE_SHARED: Final = ("qwen", "llama4")
+"""Families that call the shared experts `shared_expert`."""
 _OTHER_FUSED: Final = ("query_key_value", "c_attn", "Wqkv", "W_pack")
 _OF_EXPERTS: Final = {"gate_up_proj": ("gate_proj", "up_proj", "w1", "w3"), "down_proj": ("down_proj", "w2")}
 _TOWERS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -71,11 +73,15 @@ _INSIDE: Final = frozenset({"layers", "blocks", "encoder", "vision_model", "tran
 class ModuleName:
     """The names of one module: `exact`, those it has, and `loose`, those that a path in a list may mean it by.
 
+    `fused`: names of matrices that hold it together with others. A pattern means those only where it spells them out:
+    `*v_proj` is not about `qkv_proj`.
+
     `part`: tower and part of the tower, for modules outside the language model.
     """
 
     exact: tuple[str, ...]
     loose: tuple[str, ...]
+    fused: tuple[str, ...] = ()
     part: tuple[str, str] | None = None
 
 
@@ -95,34 +101,43 @@ class Spelling:
         if layer < 0:
             return _outside(module)
         paths, words = _FAMILIES.get(self.family, ((), ()))
-        inside = _spelled(module, words)
-        usual = _NESTED if self.nested else _LAYERS[:1]
-        exact = [f"{path}.{layer}.{name}" for path in (*usual, *paths) for name in inside]
-        loose = [f"{path}.{layer}.{name}" for path in (*_ANYWHERE, *paths) for name in inside]
+        inside, others, fused = _spelled(module, words, self.family.startswith(_ONE_SHARED))
+        usual = [f"{path}.{layer}." for path in (*(_NESTED if self.nested else _LAYERS[:1]), *paths)]
+        anywhere = [f"{path}.{layer}." for path in (*_ANYWHERE, *paths)]
         if self.predictors is not None and layer >= self.predictors:
-            extra = [f"mtp.layers.{layer - self.predictors}.{name}" for name in inside]
-            extra += [f"mtp.{layer - self.predictors}.{name}" for name in inside]
-            return ModuleName((*exact, *extra), (*loose, *extra))
-        return ModuleName(tuple(exact), tuple(loose))
+            extra = [f"mtp.layers.{layer - self.predictors}.", f"mtp.{layer - self.predictors}."]
+            usual, anywhere = usual + extra, anywhere + extra
+        return ModuleName(
+            tuple(path + name for path in usual for name in inside),
+            tuple(path + name for path in anywhere for name in (*inside, *others)),
+            tuple(path + name for path in anywhere for name in fused),
+        )
 
 
 @cache
-def _spelled(module: str, words: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    """The names of a module inside its layer: its own, those of other files, the fused ones and its first expert's."""
+def _spelled(
+    module: str, words: tuple[tuple[str, str], ...], one_shared: bool
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """The names of a module inside its layer: its own, those of other releases, those of matrices it is fused into.
+
+    The first expert stands for all.
+    """
     first, _, last = module.partition(".")
     found = [module, *(f"{theirs}.{last}" for ours, theirs in words if ours == first)]
+    others: list[str] = []
     if "shared_experts" in module:
-        found += [name.replace("shared_experts", "shared_expert") for name in found]
+        singular = [name.replace("shared_experts", "shared_expert") for name in found]
+        found, others = (singular, found) if one_shared else (found, singular)
     stem, _, matrix = module.rpartition(".")
     if stem.endswith(".experts"):
         stems = [name.rpartition(".")[0] for name in found]
-        return tuple(
-            dict.fromkeys((*found, *stems, *(f"{s}.0.{m}" for s in stems for m in _OF_EXPERTS.get(matrix, (matrix,)))))
-        )
-    fused = [other for parts, wholes in _FUSED if matrix in parts for other in wholes]
-    fused += _OTHER_FUSED if words and fused == ["qkv_proj"] else []
-    fused += ["w1", "w3"] if matrix == "gate_up_proj" else []
-    return tuple(dict.fromkeys((*found, *(f"{n.rpartition('.')[0]}.{other}" for n in found for other in fused))))
+        single = [f"{s}.0.{m}" for s in stems for m in _OF_EXPERTS.get(matrix, (matrix,))]
+        return (*stems, *found, *single), (), ()
+    wholes = [other for parts, names in _FUSED if matrix in parts for other in names]
+    wholes += _OTHER_FUSED if words and wholes == ["qkv_proj"] else []
+    wholes += ["w1", "w3"] if matrix == "gate_up_proj" else []
+    fused = [f"{name.rpartition('.')[0]}.{whole}" for name in (*found, *others) for whole in wholes]
+    return tuple(found), tuple(others), tuple(fused)
 
 
 @cache
@@ -143,7 +158,7 @@ def _outside(module: str) -> ModuleName:
         for path in ("", "model.", "thinker.") for word in _TOWERS[first] for inside in insides
     )  # fmt: skip
     second = last.partition(".")[0]
-    return ModuleName(names, names, (first, "" if second in _INSIDE else second))
+    return ModuleName(names, names, part=(first, "" if second in _INSIDE else second))
 
 
 def tower_part(name: str) -> tuple[str, str] | None:
