@@ -85,7 +85,7 @@ def test_ignored_modules_beside_named_targets(ignored: str, gigabytes: float) ->
 
 
 def test_a_head_that_is_not_ignored_is_converted() -> None:
-    eight = {"num_bits": 8, "type": "float", "strategy": "tensor"}
+    eight: dict[str, Any] = {"num_bits": 8, "type": "float", "strategy": "tensor"}
     kept = read(compressed(["lm_head"], **eight)).published_weights_bytes
     assert kept - read(compressed([], **eight)).published_weights_bytes == pytest.approx(128256 * 4096, rel=1e-6)
     gptq = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True}
@@ -131,7 +131,8 @@ def test_an_expression_that_could_take_for_ever_is_told_and_matches_nothing() ->
 
 BASE = {"hidden_size": 256, "num_hidden_layers": 12,
         "num_attention_heads": 4, "num_key_value_heads": 2,
-        "intermediate_size": 512, "vocab_size": 1024, "tie_word_embeddings": False, "torch_dtype": "bfloat16"}  # fmt: skip
+        "intermediate_size": 512, "vocab_size": 1024, "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16"}  # fmt: skip
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 128}
 TEXT = {**BASE, "head_dim": 64}
 HYBRID = {**TEXT, **EXPERTS, "model_type": "qwen3_next", "shared_expert_intermediate_size": 128,
@@ -267,7 +268,7 @@ def test_lists_against_a_plain_matcher(name: str, style: str) -> None:
     random = Random(f"{name} {style}")  # noqa: S311 - repeatable
     matches = by_wildcard if style == "wildcards" else by_compressed_tensors
     raw = {**MODELS[name], "architectures": ["ForCausalLM"]}
-    eight = {"num_bits": 8, "type": "float", "strategy": "tensor"}
+    eight: dict[str, Any] = {"num_bits": 8, "type": "float", "strategy": "tensor"}
 
     def size(entries: list[str]) -> int:
         if style == "wildcards":
