@@ -30,9 +30,9 @@ demo: setup
 test: setup
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-## make oracle  vLLM itself (CPU build, 3 GB, several minutes), asked about the KV cache of every shipped model
+## make oracle  vLLM itself (CPU build, 3 GB, several minutes): the KV cache of every shipped model, and its scheduler
 oracle: setup .venv-oracle/.ready
-	@RIGHTSLICE_ORACLE_PYTHON=.venv-oracle/bin/python $(BIN)/python -m pytest -q -s tests/oracle/engine_cache_oracle.py
+	@RIGHTSLICE_ORACLE_PYTHON=.venv-oracle/bin/python $(BIN)/python -m pytest -q -s tests/oracle/engine_cache_oracle.py tests/oracle/engine_scheduler_oracle.py
 
 .venv-oracle/.ready: tests/oracle/requirements.txt
 	@test -x .venv-oracle/bin/python || $(PYTHON) -m venv .venv-oracle

@@ -42,6 +42,7 @@ def random_engine(numbers: np.random.Generator, name: str, model: str) -> LlmSer
     tokens = np.concatenate([[0], np.cumsum(numbers.integers(0, 50, budget))])
     admissions: tuple[Admission, ...] = ("prompt", "prompt", "prompt", "answer", "estimate")
     kv, attention, sequence, step = (int(x) for x in numbers.integers(0, 30, 4))
+    longest = any_of(numbers, 20, 10**6, 10**6)
     return LlmServer(
         deployment=name,
         model=model,
@@ -51,8 +52,10 @@ def random_engine(numbers: np.random.Generator, name: str, model: str) -> LlmSer
         block_size_tokens=any_of(numbers, 1, 2, 5, 16),
         max_num_seqs=any_of(numbers, 1, 2, 5, 64, budget),
         max_num_batched_tokens=budget,
-        max_model_len=any_of(numbers, 20, 10**6, 10**6),
+        max_model_len=longest,
         admission=any_of(numbers, *admissions),
+        prefix_caching=any_of(numbers, True, False, False),
+        chunked_prefill=longest > budget or any_of(numbers, True, False),
         prefill_first=budget in (3, 64),
     )
 

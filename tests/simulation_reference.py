@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from rightslice.core.rng import generator
 from rightslice.simulation import ClosedPipeline, LlmServer, OpenClass, Routing, Scenario, StageServer
+from simulation_reference_cache import PrefixCache
 from simulation_reference_replicas import (
     FAILED,
     LOST,
@@ -118,7 +119,9 @@ class Reference:
     def replica(self, server: LlmServer | StageServer) -> AnyReplica:
         if isinstance(server, LlmServer):
             sizes = [c.prefixes.block_tokens for c in self.scenario.classes if c.prefixes and c.model == server.model]
-            return Engine(server=server, prefix_tokens=sizes[0] if sizes and server.prefix_caching else 0)
+            block = server.block_size_tokens
+            weight = sizes[0] // block if sizes else 0
+            return Engine(server=server, cache=PrefixCache(block, weight if server.prefix_caching else 0))
         return Stage(server=server) if server.batch_delay_s is None else Batch(server=server)
 
     def stop_ps(self, pipeline: ClosedPipeline) -> int:
@@ -225,7 +228,7 @@ class Reference:
         self.queues[model] = first_of_equals(deque([*kept, *self.queues[model]]))
         self.touched[id(replica)] = replica
         if isinstance(replica, Engine):
-            replica.idle.clear()
+            replica.cache.clear()
             replica.ratio = 700_000_000
 
     def give_up(self, job: Job, outcome: int, now: int) -> None:

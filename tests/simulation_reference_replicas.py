@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from rightslice.simulation import LlmServer, StageServer
+from simulation_reference_cache import Copy, PrefixCache
 
 NOT_YET, FAILED, LOST, TIMED_OUT = -1, -2, -3, -4
 
@@ -36,6 +37,7 @@ class Job:
     retries: int = 0
     priority: int = 0
     prefix: tuple[int, ...] = ()
+    copies: list[Copy] = field(default_factory=list)
     hit_tokens: int = NOT_YET
     entered: int = 0
     deadline: int | None = None
@@ -50,7 +52,8 @@ class Job:
 
     def forget(self) -> None:
         """Its cache is gone: prompt and answer so far are computed again."""
-        self.cached = self.blocks = 0
+        self.cached = self.blocks = self.chunk = 0
+        self.copies = []
         self.decodes = False
 
     def expired(self, now: int) -> bool:
@@ -116,14 +119,13 @@ class Replica:
 
 @dataclass(eq=False)
 class Engine(Replica):
-    """An LLM engine: vLLM V1, first come first served."""
+    """An LLM engine: vLLM V1, first come first served within a priority."""
 
     server: LlmServer = field(kw_only=True)
-    prefix_tokens: int = 0
+    cache: PrefixCache = field(kw_only=True)
     since: int = 0
     ratio: int = 700_000_000  # of what answers have left that is expected to come (SGLang), in billionths
-    retracting: bool = False
-    idle: list[int] = field(default_factory=list)  # known blocks of prefixes without users, left longest ago first
+    evicted: list[Job] = field(default_factory=list)  # at the start of the step under way
 
     def serves(self, job: Job) -> bool:
         fits = self.blocks_for(job.prompt + job.answer - 1) <= self.server.kv_blocks
@@ -133,18 +135,8 @@ class Engine(Replica):
         return -(-tokens // self.server.block_size_tokens)
 
     @property
-    def shared(self) -> set[int]:
-        """Prefix blocks in use."""
-        return {block for job in self.running for block in job.prefix} if self.prefix_tokens else set()
-
-    @property
-    def weight(self) -> int:
-        return self.prefix_tokens // self.server.block_size_tokens
-
-    @property
     def free(self) -> int:
-        own = sum(job.blocks - len(job.prefix if self.prefix_tokens else ()) * self.weight for job in self.running)
-        left = self.server.kv_blocks - own - len(self.shared) * self.weight
+        left = self.server.kv_blocks - sum(job.blocks for job in self.running) + self.cache.saved
         assert left >= 0, "blocks are never negative"
         return left
 
@@ -152,24 +144,13 @@ class Engine(Replica):
     def used(self) -> int:
         return self.server.kv_blocks - self.free
 
-    def drop_idle(self) -> None:
-        while len(self.idle) * self.weight > self.free:
-            self.idle.pop(0)
-
-    def leave(self, job: Job) -> None:
-        """A job that runs no more: the blocks of its prefix stay known, the last one left first."""
-        before = self.shared
-        self.running.remove(job)
-        gone = before - self.shared
-        self.idle += [block for block in reversed(job.prefix) if block in gone]
+    @property
+    def budget(self) -> int:
+        return self.server.max_num_batched_tokens - sum(job.chunk for job in self.running)
 
     def known_tokens(self, job: Job) -> int:
-        if not self.prefix_tokens:
-            return 0
-        known, found = self.shared | set(self.idle), 0
-        while found < len(job.prefix) and job.prefix[found] in known:
-            found += 1
-        return min(found, (job.known - 1) // self.prefix_tokens) * self.prefix_tokens
+        shared, own = self.cache.find(job)
+        return shared * self.cache.tokens + own * self.cache.block
 
     def evict(self) -> None:
         """Of the lowest priority, the one admitted last; SGLang: fewest tokens answered, longest prompt, last."""
@@ -178,66 +159,77 @@ class Engine(Replica):
         else:
             lowest = min(job.priority for job in self.running)
             victim = [job for job in self.running if job.priority == lowest][-1]
-        self.leave(victim)
+        self.cache.leave(victim, victim.cached + victim.chunk, again=True)
+        self.running.remove(victim)
         victim.forget()
+        self.evicted.append(victim)
         self.waiting.appendleft(victim)
         self.waiting = first_of_equals(self.waiting)
         self.preemptions += 1
 
+    def lacking(self, job: Job, chunk: int) -> int:
+        return max(self.blocks_for(job.cached + chunk) - job.blocks, 0)
+
+    def serve(self, job: Job, chunk: int) -> None:
+        job.blocks += self.lacking(job, chunk)
+        self.cache.trim(self.free)
+        self.cache.compute(job, job.cached + chunk)
+        job.chunk = chunk
+
     def serve_running(self, *, decode: bool = True) -> None:
-        """Tokens of this step for the jobs that run; with `prefill_first` for one kind of them."""
-        for job in list(self.running):
-            if job not in self.running:
-                continue
-            if self.server.prefill_first and job.decodes != decode:
-                job.chunk = 0
-                continue
-            before = self.running[: self.running.index(job)]
-            budget = self.server.max_num_batched_tokens - sum(other.chunk for other in before)
-            job.chunk = 1 if job.decodes else min(job.known - job.cached, budget)
-            assert 1 <= job.chunk <= budget, "every running job is served"
-            lacking = max(self.blocks_for(job.cached + job.chunk) - job.blocks, 0)
-            while lacking > self.free and job in self.running:
+        """Tokens of this step for the jobs that run, with `prefill_first` for one kind of them; none for those behind
+        one that evicts itself."""
+        for job in self.running:
+            job.chunk = 0
+        if self.server.admission == "estimate" and decode:
+            while sum(self.lacking(job, 1) for job in self.running if job.decodes) > self.free:
                 self.evict()
-            if job in self.running:
-                job.blocks += lacking
+        for job in list(self.running):
+            if job not in self.running or (self.server.prefill_first and job.decodes != decode):
+                continue
+            chunk = 1 if job.decodes else min(job.known - job.cached, self.budget)
+            assert chunk >= 1, "there is budget for every running job"
+            while self.lacking(job, chunk) > self.free:
+                self.evict()
+                if job not in self.running:
+                    return
+            self.serve(job, chunk)
 
     def admit(self) -> None:
-        """Waiting jobs join from the front, each with the blocks of its whole prompt, or answer."""
-        budget = self.server.max_num_batched_tokens - sum(job.chunk for job in self.running)
-        self.drop_idle()
+        """Waiting jobs join from the front if there is room for their whole prompt, or answer."""
         expected = -(-sum(job.answer - job.answered for job in self.running) * self.ratio // 10**9)
         most = self.server.max_num_seqs
         if self.server.prefill_first:
             most = min(most, self.server.max_num_batched_tokens)
-        while self.waiting and budget and len(self.running) < most:
+        by_chunk = self.server.admission == "prompt" and not self.server.prefill_first
+        while self.waiting and self.budget and len(self.running) < most:
             job = self.waiting[0]
-            whole = self.server.admission == "answer"
-            blocks = self.blocks_for(job.prompt + job.answer - 1 if whole else job.known)
-            known = self.known_tokens(job)
-            in_use = sum(block in self.shared for block in job.prefix) * self.weight
-            if blocks - in_use > self.free:
+            shared, own = self.cache.find(job)
+            known, in_use = self.known_tokens(job), self.cache.in_use(job, shared)
+            with_answer = self.blocks_for(job.prompt + job.answer - 1)
+            whole = with_answer if self.server.admission == "answer" else self.blocks_for(job.known)
+            if whole - in_use > self.free:
+                break
+            if not self.server.chunked_prefill and job.known - known > self.budget:
                 break
             if self.server.admission == "estimate":
-                with_answer = self.blocks_for(job.prompt + job.answer - 1)
                 if with_answer - in_use + self.blocks_for(expected) > self.free:
                     break
                 expected += job.answer - job.answered - 1
+            chunk = min(job.known - known, self.budget)
             self.running.append(self.waiting.popleft())
-            job.blocks = blocks
-            self.idle = [block for block in self.idle if block not in self.shared]
-            self.drop_idle()
+            self.cache.adopt(job, shared, own)
             job.deadline = None
             job.cached = known
+            job.blocks = self.blocks_for(known) if by_chunk else whole
             job.hit_tokens = known if job.hit_tokens == NOT_YET else job.hit_tokens
-            job.chunk = min(job.known - known, budget)
-            budget -= job.chunk
+            self.serve(job, chunk)
 
     def start(self, now: int) -> None:
         if self.due is not None:
             return
         self.drop_expired(now)
-        evictions = self.preemptions
+        self.evicted.clear()
         if self.server.prefill_first:
             self.serve_running(decode=False)
             self.admit()
@@ -245,15 +237,13 @@ class Engine(Replica):
                 self.serve_running()
         else:
             self.serve_running()
-        self.retracting = evictions < self.preemptions
-        if not self.retracting:
+        if not self.evicted:
             if not self.server.prefill_first:
                 self.admit()
         elif self.server.admission == "estimate":
             decoding = [job for job in self.running if job.decodes]
             answered, promised = sum(job.answered for job in decoding), sum(job.answer for job in decoding)
             self.ratio = min(10**9, (answered + 20 * len(decoding)) * 10**9 // (promised + 1))
-        self.drop_idle()
         if not self.running:
             assert not self.waiting, "work conserving"
             self.ratio = 700_000_000
@@ -265,7 +255,7 @@ class Engine(Replica):
         duration = costs.step_time_ps(
             sum(job.chunk for job in prefilling), work, len(decoding), sum(job.cached + 1 for job in decoding)
         )
-        self.due = now + duration
+        self.due = now + max(duration, 1)
         self.since = now
         self.peak_blocks = max(self.peak_blocks, self.used)
 
@@ -279,7 +269,7 @@ class Engine(Replica):
         """Hand out the tokens of the step; the jobs that are done, in order of admission."""
         self.count(now)
         self.due = None
-        if any(job.decodes and job.chunk for job in self.running) and not self.retracting:
+        if any(job.decodes and job.chunk for job in self.running) and not self.evicted:
             self.ratio = max(98_000_000, self.ratio - 602_000_000 // 600)
         for job in self.running:
             job.cached += job.chunk
@@ -289,7 +279,8 @@ class Engine(Replica):
                 job.first_ps = now if job.first_ps == NOT_YET else job.first_ps
         done = [job for job in self.running if job.answered == job.answer]
         for job in done:
-            self.leave(job)
+            self.cache.leave(job, job.cached, again=False)
+            self.running.remove(job)
         return done
 
     def stop(self, now: int) -> None:

@@ -75,7 +75,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         module.__getattr__ = lambda name: getattr(_Nothing, name)
 
 
-def _prepare() -> str:
+def prepare() -> str:
     """Environment and metadata that vLLM wants before its import. Returns the version of the wheel."""
     from importlib.metadata import version
 
@@ -319,7 +319,7 @@ def _reason(error: Exception, folder: str) -> str:
 
 
 def main(questions: str, answers: str) -> None:
-    found: dict[str, Any] = {"vllm": _prepare(), "models": {}, "not_built": {}}
+    found: dict[str, Any] = {"vllm": prepare(), "models": {}, "not_built": {}}
     _as_on_a_gpu()
     _without_data()
     for name, question in json.loads(Path(questions).read_text()).items():

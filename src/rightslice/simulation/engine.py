@@ -1,15 +1,15 @@
 """An LLM replica (vLLM V1; with other rules of admission TensorRT-LLM, SGLang): runs of steps, each computed at once.
 
 RULES
-  A step serves every running job, one token each or a chunk of its prompt within the token budget. Jobs that compute
-  their prompt were admitted last, and only the last of all may be left with a part of it. A job whose next block is not
-  there evicts, of the jobs with the lowest priority, the one admitted last, possibly itself: blocks freed, computed
-  again later (prompt and answer so far), front of the queue of its priority. Then, unless one was evicted, waiting jobs
-  join from the front while sequences, budget and blocks allow. Joining takes the blocks of the whole prompt
-  (scheduler_reserve_full_isl), or (GUARANTEED_NO_EVICT) of prompt and answer, which then never lacks a block; SGLang's
-  rule is in expectation.py. Blocks of a prefix that others use are taken once (prefix.py). The step that computes the
-  last prompt token gives the first answer token. The last answer token is never cached: a job needs room for prompt +
-  answer - 1 tokens.
+  A step serves the running jobs in order of admission, one token each or a chunk of the prompt within the token budget.
+  Jobs that compute their prompt were admitted last, and only the last of all may be left with a part of it. Who gives
+  way when blocks are short: preemption.py; its blocks are freed, prompt and answer so far are computed again later, and
+  it waits at the front of the queue of its priority. Then, unless one was evicted, waiting jobs join from the front
+  while sequences, budget and blocks allow. There must be room for the whole prompt (scheduler_reserve_full_isl), but a
+  job takes the blocks of a chunk with the chunk; with GUARANTEED_NO_EVICT it takes those of prompt and answer at once,
+  and never lacks a block; SGLang's rule is in expectation.py. Full blocks are known to later jobs: prefix.py. The step
+  that computes the last prompt token gives the first answer token. The last answer token is never cached: a job needs
+  room for prompt + answer - 1 tokens. What of this vLLM's own scheduler confirms: docs/simulate.md.
 
 PREFILL FIRST
   As long as a prompt can be computed (of a running job, or of one that joins) a step computes prompts only, and those
@@ -31,11 +31,11 @@ import math
 
 import numpy as np
 
+from rightslice.simulation.admission import estimates_again, join
 from rightslice.simulation.agenda import reschedule
 from rightslice.simulation.compiling import compiled, compiled_apart
-from rightslice.simulation.expectation import FIRST_RATIO, decay, expect_anew, expected_tokens
+from rightslice.simulation.expectation import FIRST_RATIO, decay
 from rightslice.simulation.layout import (
-    ADMISSION,
     AFTERWARDS,
     ATTENTION_PS,
     BATCH_PS,
@@ -48,13 +48,14 @@ from rightslice.simulation.layout import (
     CONTEXT,
     DEADLINE_PS,
     DECODING,
-    ESTIMATE,
     FINISH_PS,
     FINISHED,
+    FIRST_ID,
     FIRST_PS,
     FREE,
     FRESH,
-    HIT_TOKENS,
+    IDS,
+    IDS_USED,
     KV_BLOCK_PS,
     KV_BLOCKS,
     KV_TOKEN_PS,
@@ -70,10 +71,12 @@ from rightslice.simulation.layout import (
     ORDER,
     OUTSTANDING,
     OWNER,
+    PAUSED,
     PEAK_BLOCKS,
     PREFILL_FIRST,
     PREFILL_STEP_PS,
     PREFIX_BLOCKS,
+    PREFIX_TOKENS,
     RATIO,
     RETRACTED,
     ROUGH_BATCH,
@@ -87,14 +90,22 @@ from rightslice.simulation.layout import (
     STEP_MORE_PS,
     STEP_PS,
     STEPS,
-    STREAMS,
+    TAKEN,
     VALUE,
-    WHOLE_ANSWER,
     State,
 )
-from rightslice.simulation.prefix import blocks_in_use, claim, known_tokens, trim
-from rightslice.simulation.queues import drop_expired, pop
-from rightslice.simulation.running import append, blocks_for, evict, give_back, start_decoding, stop_decoding, unlink
+from rightslice.simulation.preemption import go_on, make_room
+from rightslice.simulation.prefix import become_known, first_copy, found_blocks
+from rightslice.simulation.queues import drop_expired
+from rightslice.simulation.running import (
+    give_back,
+    new_blocks,
+    start_decoding,
+    stop_decoding,
+    take_blocks,
+    takes_chunks,
+    unlink,
+)
 
 
 @compiled
@@ -128,32 +139,6 @@ def started_steps(replica: int, now: int, state: State) -> int:
     live = state.live
     span_ps = now - live[replica, SINCE] + state.clock[AFTERWARDS]
     return steps_within(live[replica, STEP_FIRST_PS], live[replica, STEP_MORE_PS], span_ps)
-
-
-@compiled
-def wanted_blocks(replica: int, job: int, state: State) -> int:
-    """Blocks that a job takes when it joins, shared ones included."""
-    tokens = state.jobs[job, NEEDED]
-    if state.facts[replica, ADMISSION] == WHOLE_ANSWER:
-        tokens += state.jobs[job, LEFT] - 1
-    return blocks_for(tokens, replica, state)
-
-
-@compiled
-def could_join(replica: int, job: int, state: State) -> bool:
-    """Whether a job that comes to the front of the queue might join at the end of the step under way."""
-    live, facts = state.live, state.facts
-    count = live[replica, RUNNING]
-    return bool(
-        live[replica, RUN_STEPS] > 1
-        and count < facts[replica, STREAMS]
-        and count < facts[replica, BUDGET]
-        and (
-            wanted_blocks(replica, job, state) <= live[replica, FREE]
-            or facts[replica, PREFIX_BLOCKS] > 0
-            or facts[replica, ADMISSION] == ESTIMATE
-        )
-    )
 
 
 @compiled
@@ -192,79 +177,28 @@ def decode_steps(replica: int, now: int, first_ps: int, more_ps: int, state: Sta
 
 
 @compiled
-def join(replica: int, budget: int, state: State) -> tuple[int, int]:
-    """Let waiting jobs join while sequences, budget and blocks allow; prompt tokens and attention work added."""
-    live, jobs = state.live, state.jobs
-    prefill, work, expected = 0, 0, 0
-    estimating = state.facts[replica, ADMISSION] == ESTIMATE
-    if estimating:
-        expected = expected_tokens(replica, state)
-    sharing = state.facts[replica, PREFIX_BLOCKS] > 0
-    while state.heads[replica] != NOBODY and budget > 0 and live[replica, RUNNING] < state.facts[replica, STREAMS]:
-        job = state.heads[replica]
-        blocks, cached = wanted_blocks(replica, job, state), 0
-        if sharing:
-            blocks -= blocks_in_use(replica, job, state)
-            cached = known_tokens(replica, job, state)
-        if blocks > live[replica, FREE]:
-            break
-        if estimating:
-            promised = jobs[job, LEFT] - 1
-            tokens = jobs[job, NEEDED] + promised
-            rest = blocks_for(tokens, replica, state) - wanted_blocks(replica, job, state)
-            if blocks + rest + blocks_for(expected, replica, state) > live[replica, FREE]:
-                break
-            expected += promised
-        pop(replica, state)
-        live[replica, FREE] -= blocks
-        if sharing:
-            claim(replica, job, state)
-            trim(replica, state)
-        if jobs[job, HIT_TOKENS] == NOT_YET:
-            jobs[job, HIT_TOKENS] = cached
-        chunk = min(jobs[job, NEEDED] - cached, budget)
-        jobs[job, CACHED] = cached
-        jobs[job, CHUNK] = chunk
-        jobs[job, DEADLINE_PS] = NEVER
-        append(replica, job, state)
-        budget -= chunk
-        prefill += chunk
-        work += chunk * cached + chunk * (chunk + 1) // 2
-    return prefill, work
+def continue_prompt(replica: int, decoding: int, state: State) -> int:
+    """The next chunk of the prompt that is partly computed, in a step that decodes so many; blocks it needs."""
+    jobs, job = state.jobs, state.live[replica, FRESH]
+    chunk = min(jobs[job, NEEDED] - jobs[job, CACHED], state.facts[replica, BUDGET] - decoding)
+    jobs[job, CHUNK] = chunk
+    if not takes_chunks(replica, state):
+        return 0
+    return new_blocks(replica, jobs[job, CACHED], chunk, state)
 
 
 @compiled
-def estimates_again(replica: int, state: State) -> bool:
-    """Whether the first in line may join after the next step because less is expected of the others then."""
-    live, facts = state.live, state.facts
-    return bool(
-        facts[replica, ADMISSION] == ESTIMATE
-        and state.heads[replica] != NOBODY
-        and live[replica, RUNNING] < facts[replica, STREAMS]
-        and live[replica, RUNNING] < facts[replica, BUDGET]
-    )
-
-
-@compiled
-def take_blocks(replica: int, blocks: int, state: State) -> None:
-    """Decoding jobs grow."""
-    state.live[replica, FREE] -= blocks
-    if state.facts[replica, PREFIX_BLOCKS] > 0:
-        trim(replica, state)
-
-
-@compiled
-def make_room(replica: int, state: State) -> bool:
-    """Take the blocks of a step that decodes; whether somebody was evicted for it."""
-    live, facts = state.live, state.facts
-    residue = -live[replica, STEPS] % facts[replica, BLOCK_TOKENS]
-    evicting = state.residues[replica, residue] > live[replica, FREE]
-    while state.residues[replica, residue] > live[replica, FREE]:
-        evict(replica, state)
-    if evicting and facts[replica, ADMISSION] == ESTIMATE:
-        expect_anew(replica, state)
-    take_blocks(replica, state.residues[replica, residue], state)
-    return bool(evicting)
+def serve_running(replica: int, state: State) -> bool:
+    """Give the running jobs the blocks of a step; whether somebody was evicted for it."""
+    live = state.live
+    blocks = state.residues[replica, -live[replica, STEPS] % state.facts[replica, BLOCK_TOKENS]]
+    if live[replica, FRESH] != NOBODY:
+        blocks += continue_prompt(replica, live[replica, DECODING], state)
+    if blocks > live[replica, FREE]:
+        make_room(replica, state)
+        return True
+    take_blocks(replica, blocks, state)
+    return False
 
 
 @compiled
@@ -277,23 +211,25 @@ def start_run(replica: int, now: int, state: State) -> int:
         return NEVER
     alone, evicting = facts[replica, PREFILL_FIRST] == 1, False
     if not alone:
-        evicting = make_room(replica, state)
+        evicting = serve_running(replica, state)
+    elif live[replica, FRESH] != NOBODY:
+        continue_prompt(replica, 0, state)
     decoding = 0 if alone else live[replica, DECODING]
     budget = facts[replica, BUDGET] - decoding
     prefill, work = 0, 0
     if live[replica, FRESH] != NOBODY:
         job = live[replica, FRESH]
-        cached = jobs[job, CACHED]
-        chunk = min(jobs[job, NEEDED] - cached, budget)
-        jobs[job, CHUNK] = chunk
+        cached, chunk = jobs[job, CACHED], jobs[job, CHUNK]
         prefill, work = chunk, chunk * cached + chunk * (chunk + 1) // 2
+        if facts[replica, PREFIX_BLOCKS] > 0 and jobs[job, IDS_USED] < jobs[job, IDS]:
+            become_known(replica, job, cached + chunk, state)
     if not evicting:
         joined, more_work = join(replica, budget - prefill, state)
         prefill += joined
         work += more_work
 
     if alone and prefill == 0:
-        evicting = make_room(replica, state)
+        evicting = serve_running(replica, state)
         decoding = live[replica, DECODING]
     context = live[replica, CONTEXT] + decoding * live[replica, STEPS] if decoding > 0 else 0
     first_ps = (
@@ -306,6 +242,7 @@ def start_run(replica: int, now: int, state: State) -> int:
     more_ps = facts[replica, KV_TOKEN_PS] * decoding
     if prefill > 0:
         first_ps += facts[replica, PREFILL_STEP_PS]
+    first_ps = max(first_ps, 1)
     steps = 0 if alone and prefill > 0 else 1
     if prefill == 0 and not evicting and not estimates_again(replica, state):
         steps = decode_steps(replica, now, first_ps, more_ps, state)
@@ -345,9 +282,9 @@ def grow(replica: int, steps: int, span_ps: int, state: State) -> tuple[int, int
 
 @compiled
 def count_up(replica: int, steps: int, span_ps: int, state: State) -> int:
-    """Add a run's `steps` started steps over `span_ps` to the totals; the blocks taken after the first step."""
+    """Add a run's `steps` started steps over `span_ps` to the totals; blocks that must still be taken for them."""
     live, totals, pace = state.live, state.totals, state.pace
-    used = state.facts[replica, KV_BLOCKS] - live[replica, FREE]
+    used = state.facts[replica, KV_BLOCKS] - live[replica, FREE] - live[replica, TAKEN]
     blocks, block_ps = 0, 0
     if steps > 1:
         blocks, block_ps = grow(replica, steps, span_ps, state)
@@ -357,19 +294,41 @@ def count_up(replica: int, steps: int, span_ps: int, state: State) -> int:
     pace[replica, ROUGH_KV] += 1.0 * used * span_ps + block_ps
     pace[replica, ROUGH_BATCH] += 1.0 * live[replica, RUNNING] * span_ps
     totals[replica, PEAK_BLOCKS] = max(totals[replica, PEAK_BLOCKS], used + blocks)
-    return blocks
+    blocks -= live[replica, TAKEN]
+    live[replica, TAKEN] = 0
+    return int(blocks)
+
+
+@compiled_apart
+def catch_up(replica: int, now: int, state: State) -> None:
+    """Take the blocks of the steps that have started, so that the prefix cache is that of the step under way."""
+    blocks = grow(replica, started_steps(replica, now, state), 0, state)[0]
+    take_blocks(replica, blocks - state.live[replica, TAKEN], state)
+    state.live[replica, TAKEN] = blocks
+
+
+@compiled_apart
+def known_now(replica: int, job: int, now: int, state: State) -> int:
+    """Tokens of a new job that the replica has in its prefix cache in the middle of a run."""
+    if state.facts[replica, PREFIX_TOKENS] == 0:
+        return 0
+    found = found_blocks(replica, job, state)
+    if found > 0 and state.live[replica, BUSY] == 1 and state.live[replica, RUN_STEPS] > 1:
+        last = first_copy(replica, state.prefix_ids[state.jobs[job, FIRST_ID] + found - 1], state)
+        if state.uses[replica, last] == 0:  # it may be dropped in this run
+            catch_up(replica, now, state)
+            found = found_blocks(replica, job, state)
+    return int(found * state.facts[replica, PREFIX_TOKENS])
 
 
 @compiled
-def complete(replica: int, job: int, cached: int, now: int, state: State) -> None:
+def complete(replica: int, job: int, now: int, state: State) -> None:
     """A job that has all its answer leaves."""
     state.jobs[job, FINISH_PS] = now
-    give_back(replica, job, cached, state)
+    give_back(replica, job, state.jobs[job, CACHED], False, state)
     unlink(replica, job, state)
     state.live[replica, OUTSTANDING] -= 1
     state.live[replica, FINISHED] += 1
-    state.done[0] += 1
-    state.done[state.done[0]] = job
 
 
 @compiled
@@ -379,12 +338,14 @@ def end_decodes(replica: int, now: int, state: State) -> None:
     while live[replica, DECODING] > 0 and state.slots[replica, 0, VALUE] == live[replica, STEPS]:
         job = state.slots[replica, 0, OWNER]
         stop_decoding(replica, job, state)
-        complete(replica, job, jobs[job, CACHED], now, state)
+        done[0] += 1
         at = done[0]
         while at > 1 and jobs[done[at - 1], ORDER] > jobs[job, ORDER]:
             done[at] = done[at - 1]
             at -= 1
         done[at] = job
+    for at in range(1, done[0] + 1):
+        complete(replica, done[at], now, state)
 
 
 @compiled
@@ -403,7 +364,9 @@ def end_prefills(replica: int, now: int, state: State) -> None:
             if jobs[job, FIRST_PS] == NOT_YET:
                 jobs[job, FIRST_PS] = now
             if jobs[job, LEFT] == 0:
-                complete(replica, job, jobs[job, CACHED], now, state)
+                complete(replica, job, now, state)
+                state.done[0] += 1
+                state.done[state.done[0]] = job
             else:
                 start_decoding(replica, job, state)
         job = after
@@ -417,6 +380,8 @@ def end_run(replica: int, now: int, state: State) -> None:
     take_blocks(replica, count_up(replica, steps, now - live[replica, SINCE], state), state)
     live[replica, STEPS] += steps
     live[replica, BUSY] = 0
+    if live[replica, PAUSED] != NOBODY:
+        go_on(replica, state)
     if live[replica, DECODING] > 0 and live[replica, RETRACTED] == 0:
         decay(replica, steps, state)
     end_decodes(replica, now, state)
@@ -427,7 +392,7 @@ def end_run(replica: int, now: int, state: State) -> None:
 @compiled_apart
 def used_blocks(replica: int, now: int, state: State) -> int:
     """Blocks of the KV cache in use."""
-    used = state.facts[replica, KV_BLOCKS] - state.live[replica, FREE]
+    used = state.facts[replica, KV_BLOCKS] - state.live[replica, FREE] - state.live[replica, TAKEN]
     if state.live[replica, BUSY] == 1:
         steps = started_steps(replica, now, state)
         if steps > 1:
@@ -444,3 +409,5 @@ def stop_run(replica: int, now: int, state: State) -> None:
         live[replica, FREE] -= count_up(replica, steps, now - live[replica, SINCE], state)
         live[replica, STEPS] += steps - 1
         live[replica, BUSY] = 0
+        if live[replica, PAUSED] != NOBODY:
+            go_on(replica, state)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rightslice.core.rng import generator
 from rightslice.simulation import layout
 from rightslice.simulation.expectation import FIRST_RATIO
-from rightslice.simulation.layout import Floats, Ints, State
+from rightslice.simulation.layout import Floats, Ints, Nodes, State
 from rightslice.simulation.scenario import Admission, LlmServer, Policy, Routing, Scenario, StageServer
 from rightslice.traffic.recorded import dense
 
@@ -67,8 +67,10 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
     users, user_start_ps = _users(scenario)
     r, u, jobs = len(facts), len(users), len(requests.arrival_ps) + len(users)
     width = int(min(max(facts[:, layout.STREAMS].max(initial=1), 1), max(jobs, 1)))
+    cache = _cache(facts, int(prefixes.ids.max(initial=-1)) + 1, jobs)
     live = np.zeros((r, layout.LIVE), dtype=np.int64)
     live[:, [layout.FIRST, layout.LAST, layout.FRESH, layout.STALEST, layout.FRESHEST]] = layout.NOBODY
+    live[:, layout.PAUSED] = layout.NOBODY
     live[:, layout.FREE] = facts[:, layout.KV_BLOCKS]
     live[:, layout.CONDITION] = layout.READY
     live[:, layout.RATIO] = FIRST_RATIO
@@ -97,7 +99,8 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
         groups=groups,
         shares=shares,
         prefix_ids=prefixes.ids,
-        cache=_cache(facts, int(prefixes.ids.max(initial=-1)) + 1),
+        cache=cache,
+        uses=np.full(cache.shape[:2], layout.UNKNOWN, dtype=np.int32),
         pace=pace,
         slots=np.empty((r, width, 2), dtype=np.int64),
         residues=np.zeros((r, int(facts[:, layout.BLOCK_TOKENS].max(initial=1))), dtype=np.int64),
@@ -154,7 +157,7 @@ def _facts(servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints]:
             row += [server.block_size_tokens, server.max_model_len, offset, costs.kv_token_ps, costs.attention_ps]
             row += [costs.sequence_ps, costs.step_ps, costs.prefill_step_ps]
             row += [min(layout.LONGEST_RUN_PS, 2**62 // max(server.kv_blocks, 1))]
-            row += [_ADMISSIONS[server.admission], 0, 0, 0]
+            row += [_ADMISSIONS[server.admission], 0, 0, 0, int(not server.chunked_prefill)]
             row += row[layout.KV_TOKEN_PS : layout.PREFILL_STEP_PS + 1]
             row += [int(server.prefill_first)]
             if server.prefill_first:  # those admitted over several steps decode in one
@@ -305,10 +308,10 @@ def _share_prefixes(servers: tuple[LlmServer | StageServer, ...], facts: Ints, b
         row += server.replicas
 
 
-def _cache(facts: Ints, ids: int) -> Ints:
+def _cache(facts: Ints, ids: int, jobs: int) -> Nodes:
     """An empty prefix cache for every replica, if any has one."""
-    ids = ids if facts[:, layout.PREFIX_BLOCKS].any() else 0
-    return np.full((len(facts), ids, 3), layout.UNKNOWN, dtype=np.int64)
+    nodes = ids + 2 * jobs if facts[:, layout.PREFIX_BLOCKS].any() else 0
+    return np.full((len(facts), nodes, layout.NODE), layout.NOBODY, dtype=np.int32)
 
 
 def _agenda(replicas: int, pipelines: Ints, users: Ints, user_start_ps: Ints) -> Ints:

@@ -11,8 +11,8 @@ INPUT
   weights    [m, 3]     what the router multiplies waiting requests, KV use and the unknown share of the prompt with
   facts      [r, FACTS] what a replica is: kind, limits, costs; OFFSET points into `tables`; LONGEST_PS bounds a run of
              steps so that no product overflows; ADMISSION; KV blocks of one block of `prefix_ids` in PREFIX_BLOCKS (0:
-             no prefix cache) and its PREFIX_TOKENS; DELAY_PS of batches; from UNDISTURBED on, KV_TOKEN_PS to
-             PREFILL_STEP_PS without slowdown; PREFILL_FIRST: prompts have steps of their own
+             no prefix cache) and its PREFIX_TOKENS; DELAY_PS of batches; WHOLE_PROMPTS: no chunks; from UNDISTURBED
+             on, KV_TOKEN_PS to PREFILL_STEP_PS without slowdown; PREFILL_FIRST: prompts have steps of their own
   tables     [..]       step time by tokens (LLM) or latency by concurrency or size of a batch (stage) of all
              deployments, end to end
   pipelines  [p, PIPE]  stages, think time, time from which no request starts; STARTED counts (written); rank; the most
@@ -30,8 +30,10 @@ PLAY
              LLM only: FIRST and LAST of the running list in order of admission, FRESH the first job in it that is
              computing its prompt, DECODING jobs, CONTEXT = sum of their CACHED + 1, STEPS done, ADMITTED jobs so far;
              the run under way: RUN_STEPS steps from SINCE on, step k of which takes STEP_FIRST_PS + k STEP_MORE_PS;
-             IDLE_BLOCKS, STALEST and FRESHEST of the prefix cache; PROMISED, the sum of the decoding jobs' LEFT, and
-             the expected RATIO of it (expectation.py); RETRACTED: the step under way has evicted somebody
+             IDLE_BLOCKS, STALEST, FRESHEST and LAST_GAP of the prefix cache; PROMISED, the sum of the decoding jobs'
+             LEFT, and the expected RATIO of it (expectation.py); RETRACTED: the step under way has evicted somebody;
+             PAUSED, the first job in the list that it leaves out, and all behind it; TAKEN, blocks of the run's later
+             steps that were taken already
              for the control plane: CONDITION; NEW_CONDITION, an order given at a boundary and carried out when the play
              goes on (NO_ORDER); KV_USED blocks at the last boundary; ABLE_REPLICA, in the rows from FIRST_REPLICA of a
              model on: its ABLE replicas, in order
@@ -43,14 +45,17 @@ PLAY
   groups     [g, 1 + t] BUSY_MEMBERS, a bit for each member that has requests (written), then the members
   shares     [r, 2^t]   slowdown of a replica by BUSY_MEMBERS of its group
   heads [r + m], tails [r + m, p]   lists of waiting jobs (queues.py) of each replica, then of each model
-  cache      [r, i, 3]  prefix cache (prefix.py), by id: USERS, and OLDER and NEWER in the list of those without
+  cache      [r, i + 2 (n + u), NODE]   prefix cache (prefix.py), by id, then own blocks and further copies by job:
+             OLDER and NEWER in the list of those without users, and the GAP before it; NEXT_COPY of the same block
+  uses       [r, i + 2 (n + u)]   jobs that use a copy; UNKNOWN: there is none; COPIED: by id, there are further copies
   slots      [r, w, 2]  LLM: heap of decoding jobs by the value of STEPS at which they end: (value, job).
              Stage: a ring of jobs in service, from OLDEST on: (unused, job). Batch server: those of the batch
   residues   [r, b]     LLM: decoding jobs by CACHED modulo block size
   jobs       [n + u, JOB] NEEDED tokens in the cache before the next token appears (prompt + answered so far), CACHED
              tokens, LEFT answer tokens, CHUNK of the step under way, NEXT in the waiting or running list, BEFORE in the
              running list, SLOT in the heap, ORDER of admission, ASKED_MODEL, RETRIES; RANK, 0 for the highest priority;
-             from FIRST_ID on in `prefix_ids` the IDS full blocks that its prompt starts with; HIT_TOKENS found in the
+             from FIRST_ID on in `prefix_ids` the IDS full blocks that its prompt starts with, of which it uses the
+             first IDS_USED like others; OWN_IDLE own blocks that it left when it was evicted; HIT_TOKENS found in the
              prefix cache when it was first admitted (NOT_YET); ENTERED_PS, when it came to its replica; DEADLINE_PS,
              until when it waits (NEVER once it was admitted); PROMPT tokens. While a job decodes, CACHED is counted
              from STEPS (tokens - STEPS) and LEFT to it (tokens + STEPS): a step changes STEPS and nothing else.
@@ -76,6 +81,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+Nodes = NDArray[np.int32]
 Floats = NDArray[np.float64]
 
 NEVER: Final = 2**63 - 1
@@ -90,9 +96,9 @@ FIRST_REPLICA, BEHIND, ABLE, QUEUED, ARRIVALS, POLICY, TURN, RANDOM, AGE_PS, REA
 LEAST_REQUESTS, ROUND_ROBIN, TWO_CHOICES, SCORE = range(4)
 KIND, STREAMS, BUDGET, KV_BLOCKS, BLOCK_TOKENS, MODEL_LEN, OFFSET = range(7)
 KV_TOKEN_PS, ATTENTION_PS, SEQUENCE_PS, STEP_PS, PREFILL_STEP_PS, LONGEST_PS = range(7, 13)
-ADMISSION, PREFIX_BLOCKS, PREFIX_TOKENS, DELAY_PS, UNDISTURBED = range(13, 18)
-PREFILL_FIRST: Final = 22
-FACTS: Final = 23
+ADMISSION, PREFIX_BLOCKS, PREFIX_TOKENS, DELAY_PS, WHOLE_PROMPTS, UNDISTURBED = range(13, 19)
+PREFILL_FIRST: Final = 23
+FACTS: Final = 24
 GROWING, WHOLE_ANSWER, ESTIMATE = range(3)
 LLM, STAGE, BATCH = range(3)
 PIPE_STAGES, PIPE_THINK_PS, PIPE_STOP_PS, PIPE_STARTED, PIPE_RANK, PIPE_REQUESTS, PIPE = range(7)
@@ -102,18 +108,18 @@ NOW, ARRIVED, ROWS, AFTERWARDS, RETRY_LIMIT, REQUEUED, CLOCK = range(7)
 DUE, HEAP, PLACE = range(3)
 RUNNING, OUTSTANDING, FINISHED, FREE, BUSY, TOUCHED, OLDEST, SINCE = range(8)
 FIRST, LAST, FRESH, DECODING, CONTEXT, STEPS, ADMITTED, RUN_STEPS, STEP_FIRST_PS, STEP_MORE_PS = range(8, 18)
-CONDITION, NEW_CONDITION, ABLE_REPLICA, KV_USED, IDLE_BLOCKS, STALEST, FRESHEST, PROMISED, RATIO, RETRACTED, LIVE = (
-    range(18, 29)
-)
+CONDITION, NEW_CONDITION, ABLE_REPLICA, KV_USED, IDLE_BLOCKS, STALEST, FRESHEST, LAST_GAP = range(18, 26)
+PROMISED, RATIO, RETRACTED, PAUSED, TAKEN, LIVE = range(26, 32)
 ABSENT, STARTING, READY, DRAINING, GONE = range(5)
 SLOWDOWN, NEW_SLOWDOWN, PROGRESS, SEEN_WAITING, SEEN_KV, ROUGH_KV, ROUGH_BATCH, ORDERED, SHARED, PACE = range(10)
 GROUP, PLACE_IN_GROUP = range(2)
 BUSY_MEMBERS, FIRST_MEMBER = range(2)
 VALUE, OWNER = range(2)
 NEEDED, CACHED, LEFT, CHUNK, NEXT, BEFORE, SLOT, ORDER, ASKED_MODEL, RETRIES, FIRST_PS, FINISH_PS = range(12)
-RANK, FIRST_ID, IDS, HIT_TOKENS, ENTERED_PS, DEADLINE_PS, PROMPT, JOB = range(12, 20)
-USERS, OLDER, NEWER = range(3)
+RANK, FIRST_ID, IDS, IDS_USED, OWN_IDLE, HIT_TOKENS, ENTERED_PS, DEADLINE_PS, PROMPT, JOB = range(12, 22)
+OLDER, NEWER, GAP, NEXT_COPY, NODE = range(5)
 UNKNOWN: Final = -1
+COPIED: Final = -2
 USER_PIPELINE, USER_STAGE, USER_PASS = range(3)
 PASS_PIPELINE, PASS_SAMPLE, PASS_USER, PASS_START, PASS_FINISH, PASS_STAGES = range(6)
 BUSY_PS, KV_BLOCK_PS, BATCH_PS, PEAK_BLOCKS, PREEMPTIONS, TOTALS = range(6)
@@ -144,7 +150,8 @@ class State(NamedTuple):
     groups: Ints
     shares: Floats
     prefix_ids: Ints
-    cache: Ints
+    cache: Nodes
+    uses: Nodes
     pace: Floats
     slots: Ints
     residues: Ints

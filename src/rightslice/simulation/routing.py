@@ -12,7 +12,7 @@ score           lowest weighted sum of waiting requests, KV use and the share of
 from __future__ import annotations
 
 from rightslice.simulation.compiling import compiled
-from rightslice.simulation.engine import used_blocks
+from rightslice.simulation.engine import known_now, used_blocks
 from rightslice.simulation.layout import (
     ABLE,
     ABLE_REPLICA,
@@ -35,7 +35,6 @@ from rightslice.simulation.layout import (
     TWO_CHOICES,
     State,
 )
-from rightslice.simulation.prefix import known_tokens
 
 
 @compiled
@@ -101,7 +100,8 @@ def lowest_score(job: int, model: int, now: int, state: State) -> int:
         replica = able_replica(model, at, state)
         score = weights[model, 0] * pace[replica, SEEN_WAITING] + weights[model, 1] * pace[replica, SEEN_KV]
         if weights[model, 2] > 0.0:
-            score += weights[model, 2] * (1.0 - known_tokens(replica, job, state) / state.jobs[job, NEEDED])
+            known = known_now(replica, job, now, state)
+            score += weights[model, 2] * (1.0 - known / state.jobs[job, NEEDED])
         if at == 0 or score < lowest:
             best, lowest = at, score
     return best

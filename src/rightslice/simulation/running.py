@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rightslice.simulation.compiling import compiled, compiled_apart
-from rightslice.simulation.expectation import FIRST_RATIO, retracted
+from rightslice.simulation.expectation import FIRST_RATIO
 from rightslice.simulation.layout import (
     ADMISSION,
     ADMITTED,
@@ -12,10 +12,10 @@ from rightslice.simulation.layout import (
     CACHED,
     CONTEXT,
     DECODING,
-    ESTIMATE,
     FIRST,
     FREE,
     FRESH,
+    GROWING,
     KV_BLOCKS,
     LAST,
     LEFT,
@@ -24,10 +24,9 @@ from rightslice.simulation.layout import (
     NOBODY,
     ORDER,
     OWNER,
-    PREEMPTIONS,
+    PREFILL_FIRST,
     PREFIX_BLOCKS,
     PROMISED,
-    RANK,
     RATIO,
     RUNNING,
     SLOT,
@@ -36,8 +35,7 @@ from rightslice.simulation.layout import (
     WHOLE_ANSWER,
     State,
 )
-from rightslice.simulation.prefix import clear, release, shared_blocks
-from rightslice.simulation.queues import push_front
+from rightslice.simulation.prefix import clear, release, trim
 
 # --- the heap of decoding jobs, by the step after which they end ---------------------------------------------------
 
@@ -153,43 +151,32 @@ def blocks_for(tokens: int, replica: int, state: State) -> int:
 
 
 @compiled
-def give_back(replica: int, job: int, tokens: int, state: State) -> None:
-    """Blocks of a job that leaves with so many tokens in its cache; those of its prefix stay while others use them."""
-    blocks = blocks_for(tokens, replica, state)
-    if state.facts[replica, PREFIX_BLOCKS] > 0:
-        blocks += release(replica, job, state) - shared_blocks(replica, job, state)
-    state.live[replica, FREE] += blocks
+def new_blocks(replica: int, held: int, tokens: int, state: State) -> int:
+    """Blocks for further tokens of a job that holds so many."""
+    return blocks_for(held + tokens, replica, state) - blocks_for(held, replica, state)
 
 
 @compiled
-def victim(replica: int, state: State) -> int:
-    """Of the running jobs with the lowest priority, the one admitted last."""
-    jobs, lowest = state.jobs, state.tails.shape[1] - 1
-    job = chosen = state.live[replica, LAST]
-    while job != NOBODY and jobs[chosen, RANK] < lowest:
-        if jobs[job, RANK] > jobs[chosen, RANK]:
-            chosen = job
-        job = jobs[job, BEFORE]
-    return int(chosen)
+def takes_chunks(replica: int, state: State) -> bool:
+    """Whether a prompt takes the blocks of each chunk with the chunk, not all when it joins."""
+    return bool(state.facts[replica, ADMISSION] == GROWING and state.facts[replica, PREFILL_FIRST] == 0)
 
 
-@compiled_apart
-def evict(replica: int, state: State) -> None:
-    """Evict a running job at the start of a step, when only the last one can be partly computed."""
-    live, jobs = state.live, state.jobs
-    job = retracted(replica, state) if state.facts[replica, ADMISSION] == ESTIMATE else victim(replica, state)
-    held = jobs[job, NEEDED]
-    if job == live[replica, FRESH]:
-        live[replica, FRESH] = NOBODY
-    else:
-        stop_decoding(replica, job, state)
-        held = jobs[job, CACHED]
-        jobs[job, NEEDED] = held + 1
-    give_back(replica, job, held, state)
-    jobs[job, CACHED] = 0
-    unlink(replica, job, state)
-    push_front(replica, job, state)
-    state.totals[replica, PREEMPTIONS] += 1
+@compiled
+def take_blocks(replica: int, blocks: int, state: State) -> None:
+    """Running jobs grow."""
+    state.live[replica, FREE] -= blocks
+    if state.facts[replica, PREFIX_BLOCKS] > 0:
+        trim(replica, state)
+
+
+@compiled
+def give_back(replica: int, job: int, tokens: int, again: bool, state: State) -> None:
+    """Blocks of a job that leaves with so many tokens in them; those of its prefix stay while others use them."""
+    blocks = blocks_for(tokens, replica, state)
+    if state.facts[replica, PREFIX_BLOCKS] > 0:
+        blocks -= release(replica, job, tokens, again, state)
+    state.live[replica, FREE] += blocks
 
 
 @compiled_apart

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from rightslice.core.slo import Slo
 from rightslice.performance.costs import StageCosts, StepCosts
 from rightslice.performance.sharing import MOST_TENANTS, Mode, Tenant, shared
-from rightslice.traffic.arrivals import Arrivals
+
+if TYPE_CHECKING:
+    from rightslice.traffic.arrivals import Arrivals
 
 Admission = Literal["prompt", "answer", "estimate"]
 """What a request must find room for to start: its prompt (vLLM: it may be evicted later), prompt and whole answer
@@ -25,7 +27,8 @@ class LlmServer:
 
     `prefill_first`: as long as prompts can be computed nobody decodes (SGLang, vLLM before 0.8); else steps mix both.
     `prefix_caching`: blocks of prompts stay known for later requests (prefix.py), where classes have `prefixes`.
-    Raises ValueError for a token budget beyond the cost table, sizes below 1, or steps that take no time.
+    Without `chunked_prefill` a prompt is computed in one step. Raises ValueError for a token budget beyond the cost
+    table, or below the longest request without chunks, sizes below 1, or steps that take no time.
     """
 
     deployment: str
@@ -39,6 +42,7 @@ class LlmServer:
     max_model_len: int
     admission: Admission = "prompt"
     prefix_caching: bool = False
+    chunked_prefill: bool = True
     prefill_first: bool = False
 
     def __post_init__(self) -> None:
@@ -47,6 +51,8 @@ class LlmServer:
             raise ValueError(f"{self.deployment}: sizes are at least 1")
         if self.max_num_batched_tokens > self.costs.max_tokens:
             raise ValueError(f"{self.deployment}: {self.max_num_batched_tokens} tokens, costs {self.costs.max_tokens}")
+        if not self.chunked_prefill and self.max_num_batched_tokens < self.max_model_len:
+            raise ValueError(f"{self.deployment}: {self.max_model_len} tokens do not fit a step without chunks")
         if self.costs.step_time_ps(0, 0, 1, 1) < 1:
             raise ValueError(f"{self.deployment}: a step takes time")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from rightslice.simulation.admission import could_join
 from rightslice.simulation.compiling import compiled
-from rightslice.simulation.engine import could_join, cut_short
+from rightslice.simulation.engine import cut_short
 from rightslice.simulation.layout import (
     ARRIVALS,
     ASKED_MODEL,
