@@ -13,6 +13,7 @@ from rightslice.performance.costs import StageCosts, StepCosts
 from rightslice.performance.sharing import Mode, Tenant
 from rightslice.simulation import (
     ClosedPipeline,
+    Gateway,
     LlmServer,
     OpenClass,
     Routing,
@@ -156,6 +157,18 @@ def with_sharing(seed: int, scenario: Scenario) -> Scenario:
         mode: Mode = any_of(numbers, "time-slicing", "mps")
         groups.append(ShareGroup(mode, members, tenants, any_of(numbers, 1.0, 0.5)))
     return replace(scenario, sharing=tuple(groups[: any_of(numbers, 1, 3)]))
+
+
+def with_gateways(seed: int, scenario: Scenario) -> Scenario:
+    """The same behind gateways that are soon saturated; some of the users may be shed, too."""
+    numbers = np.random.default_rng(seed)
+    gateways = {
+        server.model: Gateway(any_of(numbers, 0, 1, 5), any_of(numbers, 0.3, 0.8, 1.0), any_of(numbers, True, False))
+        for server in scenario.servers
+    }
+    pipelines = tuple(replace(p, priority=any_of(numbers, p.priority, -1)) for p in scenario.pipelines)
+    classes = tuple(replace(c, priority=any_of(numbers, c.priority, c.priority, -1, 2)) for c in scenario.classes)
+    return replace(scenario, gateways=gateways, pipelines=pipelines, classes=classes)
 
 
 Orders = tuple[int, dict[int, Condition], dict[int, float]]

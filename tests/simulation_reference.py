@@ -17,6 +17,7 @@ from simulation_reference_replicas import (
     FAILED,
     LOST,
     NOT_YET,
+    SHED,
     TIMED_OUT,
     AnyReplica,
     Batch,
@@ -130,14 +131,42 @@ class Reference:
     def ready(self, model: str) -> list[AnyReplica]:
         return [r for r in self.replicas if r.server.model == model and r.condition == "ready"]
 
+    def saturated(self, model: str) -> bool:
+        """Whether no ready replica has room, as the model's gateway sees it."""
+        gate = self.scenario.gateways[model]
+        for replica in self.ready(model):
+            blocks = replica.server.kv_blocks if isinstance(replica, Engine) else 0
+            use = replica.used / blocks if blocks else 0.0
+            if len(replica.waiting) <= gate.queue_depth and use <= gate.kv_use:
+                return False
+        return True
+
+    def holds_back(self, model: str) -> bool:
+        gate = self.scenario.gateways.get(model)
+        return gate is not None and gate.flow_control and self.saturated(model)
+
+    def come(self, job: Job, now: int) -> int:
+        """A new request before its gateway: NOT_YET, or its end."""
+        gate = self.scenario.gateways.get(job.model)
+        if gate is not None and job.model in self.queues:
+            if self.saturated(job.model) and job.priority < 0:
+                return SHED
+            if gate.flow_control and (self.queues[job.model] or self.saturated(job.model)):
+                self.hold(job)
+                return NOT_YET
+        return NOT_YET if self.submit(job, now) else FAILED
+
+    def hold(self, job: Job) -> None:
+        self.queues[job.model].append(job)
+        self.queues[job.model] = first_of_equals(self.queues[job.model])
+
     def submit(self, job: Job, now: int) -> bool:
         """To a ready replica, or to the queue of a model that has none; False when it can never be served."""
         if job.model not in self.queues:
             return False
         ready = self.ready(job.model)
         if not ready:
-            self.queues[job.model].append(job)
-            self.queues[job.model] = first_of_equals(self.queues[job.model])
+            self.hold(job)
             return True
         chosen = self.routers[job.model].choose(ready, job, now)
         if not chosen.serves(job):
@@ -165,9 +194,10 @@ class Reference:
                 self.act(entity, now)
             while self.coming and self.coming[0][0] == now:
                 _, job = self.coming.popleft()
-                if not self.submit(job, now):
-                    job.finish_ps = FAILED
-            self.start_touched(now)
+                outcome = self.come(job, now)
+                if outcome != NOT_YET:
+                    job.finish_ps = outcome
+            self.settle(now)
 
     def share_out(self, now: int) -> None:
         """Members of a group that something happened to have the speed that the busy ones leave them."""
@@ -202,13 +232,27 @@ class Reference:
         for model in self.queues:
             if any(self.replicas[number].server.model == model for number in conditions):
                 self.routers[model].read_ps = None
-            while self.queues[model] and self.ready(model):
-                job = self.queues[model].popleft()
-                if job.expired(now):
-                    job.finish_ps = TIMED_OUT
-                elif not self.submit(job, now):
-                    self.give_up(job, FAILED, now)
+            self.flush(model, now)
+        self.settle(now)
+
+    def flush(self, model: str, now: int) -> bool:
+        """Route what waits for a replica; whether any left the queue."""
+        left = False
+        while self.queues[model] and self.ready(model) and not self.holds_back(model):
+            left = True
+            job = self.queues[model].popleft()
+            if job.expired(now):
+                job.finish_ps = TIMED_OUT
+            elif not self.submit(job, now):
+                self.give_up(job, FAILED, now)
+        return left
+
+    def settle(self, now: int) -> None:
+        """Start what something happened to, until gateways let nobody in any more."""
         self.start_touched(now)
+        held = [model for model in self.queues if model in self.scenario.gateways]
+        while sum(self.flush(model, now) for model in held if self.scenario.gateways[model].flow_control):
+            self.start_touched(now)
 
     def lose(self, replica: AnyReplica, now: int) -> None:
         """Its requests go to the front of the queue in their order, or are lost when they have no retry left."""
@@ -264,8 +308,10 @@ class Reference:
             sample = user.row[1] % len(drawn.input_tokens)
             prompt, answer = int(drawn.input_tokens[sample]), int(drawn.output_tokens[sample])
         user.row[5 + 3 * user.stage] = now
-        if not self.submit(Job(pipeline.stages[user.stage], prompt, answer, user, priority=pipeline.priority), now):
-            self.end_pass(user, FAILED, now)
+        job = Job(pipeline.stages[user.stage], prompt, answer, user, priority=pipeline.priority)
+        outcome = self.come(job, now)
+        if outcome != NOT_YET:
+            self.end_pass(user, outcome, now)
 
     def leave_stage(self, user: User, job: Job, now: int) -> None:
         user.row[6 + 3 * user.stage] = job.first_ps
@@ -280,5 +326,5 @@ class Reference:
         pipeline = self.scenario.pipelines[user.pipeline]
         user.row[4] = outcome
         again = now + whole_ps(pipeline.think_time_s)
-        hopeless = outcome == FAILED and again == now
+        hopeless = outcome in (FAILED, SHED) and again == now
         user.due = None if again >= self.stop_ps(pipeline) or hopeless else again

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from rightslice.simulation import LlmServer, StageServer
 from simulation_reference_cache import Copy, PrefixCache
 
-NOT_YET, FAILED, LOST, TIMED_OUT = -1, -2, -3, -4
+NOT_YET, FAILED, LOST, TIMED_OUT, SHED = -1, -2, -3, -4, -5
 
 
 def whole_ps(seconds: float) -> int:

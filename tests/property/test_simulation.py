@@ -19,9 +19,9 @@ from rightslice.core.slo import Slo
 from rightslice.performance.costs import StageCosts, StepCosts
 from rightslice.simulation import ClosedPipeline, LlmServer, OpenClass, Scenario, StageLengths, StageServer, simulate
 from rightslice.simulation.kernel import advance
-from rightslice.simulation.layout import FAILED, KV_BLOCK_PS, LOST, NOT_YET
+from rightslice.simulation.layout import FAILED, KV_BLOCK_PS, LOST, NOT_YET, SHED
 from rightslice.simulation.play import CONDITIONS, Observation, Played, SteppedRun, play
-from simulation_cases import arrivals, random_orders, random_scenario, with_sharing
+from simulation_cases import arrivals, random_orders, random_scenario, with_gateways, with_sharing
 from simulation_reference import Reference
 from simulation_reference_replicas import whole_ps
 
@@ -76,12 +76,26 @@ def check_observation(expected: Reference, seen: Observation) -> None:
 
 
 @pytest.mark.parametrize("part", range(4))
+def test_gateways_shed_and_hold_back_as_the_reference_does(part: int) -> None:
+    """2,000 random scenarios behind gateways, half of them on shared GPUs."""
+    shed = held = 0
+    for seed in range(500 * part, 500 * (part + 1)):
+        plain = with_sharing(seed, random_scenario(seed)) if seed % 2 else random_scenario(seed)
+        expected = check_against_reference(with_gateways(seed, plain))
+        shed += sum(job.finish_ps == SHED for job in expected.jobs)
+        held += sum(len(queue) for queue in expected.queues.values())
+    assert min(shed, held) > 50
+
+
+@pytest.mark.parametrize("part", range(4))
 @pytest.mark.parametrize("shared", [False, True])
 def test_controlled_runs_equal_the_reference(part: int, shared: bool) -> None:
-    """Replicas that drain, vanish, come back and slow down at random, on GPUs of their own and on shared ones."""
+    """Replicas that drain, vanish, come back and slow down at random, on GPUs of their own and on shared ones, every
+    third scenario behind gateways."""
     requeued = lost = 0
     for seed in range(500 * part, 500 * (part + 1)):
         scenario = with_sharing(seed, random_scenario(seed)) if shared else random_scenario(seed)
+        scenario = with_gateways(seed, scenario) if seed % 3 == 0 else scenario
         expected, run = Reference(scenario), SteppedRun(scenario)
         for when_ps, conditions, slowdowns in random_orders(seed, len(run.replicas), whole_ps(scenario.horizon_s)):
             expected.advance(when_ps)

@@ -173,6 +173,13 @@ def _serving(need: Need) -> Iterator[PlanWarning]:
             "before it"
         )
         yield PlanWarning("RS5013", need.name, text)
+    if need.model.gated is not None:
+        sheds = any(traffic.priority < 0 for traffic in need.model.traffic)
+        what = "shed under saturation" if sheds else "held back under saturation"
+        text = (
+            f"requests are {what} by an inference gateway in the simulation: the manifests hold none, put one before it"
+        )
+        yield PlanWarning("RS5013", need.name, text)
     if len(need.priorities) > 1:
         text = "clients must send their class's priority with each request; in vLLM a lower number goes first"
         yield PlanWarning("RS5014", need.name, text)

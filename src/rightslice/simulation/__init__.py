@@ -8,6 +8,7 @@ give orders, and `statistics.result_of` counts what happened. numba is loaded by
 from rightslice.simulation.run import simulate
 from rightslice.simulation.scenario import (
     ClosedPipeline,
+    Gateway,
     LlmServer,
     OpenClass,
     Prefixes,
@@ -20,6 +21,7 @@ from rightslice.simulation.scenario import (
 
 __all__ = [
     "ClosedPipeline",
+    "Gateway",
     "LlmServer",
     "OpenClass",
     "Prefixes",

@@ -81,6 +81,8 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
     tenancy, groups, shares = _sharing(scenario, servers)
     clock = np.zeros(layout.CLOCK, dtype=np.int64)
     clock[layout.RETRY_LIMIT] = scenario.retries
+    clock[layout.SHED_RANK] = sum(priority >= 0 for priority in ranks)
+    clock[layout.HOLDING] = np.count_nonzero(models[:, layout.GATE] == layout.HOLDS)
     return State(
         arrival_ps=requests.arrival_ps,
         models=models,
@@ -131,7 +133,7 @@ def _models(
     scenario: Scenario, names: tuple[str, ...], servers: tuple[LlmServer | StageServer, ...]
 ) -> tuple[Ints, Floats]:
     models = np.zeros((len(names), layout.MODEL), dtype=np.int64)
-    weights = np.zeros((len(names), 3), dtype=np.float64)
+    weights = np.zeros((len(names), 4), dtype=np.float64)
     models[:, layout.READ_PS] = layout.NOT_YET
     behind = 0
     for row, weight, name in zip(models, weights, names, strict=True):
@@ -140,7 +142,11 @@ def _models(
         row[layout.FIRST_REPLICA], row[layout.BEHIND], row[layout.ABLE] = behind, behind + count, count
         row[layout.POLICY], row[layout.AGE_PS] = _POLICIES[routing.policy], picoseconds(routing.signal_age_s)
         row[layout.RANDOM] = generator(routing.seed, "router", name).integers(2**62)
-        weight[:] = routing.queue_weight, routing.kv_weight, routing.prefix_weight
+        weight[: layout.GATE_KV] = routing.queue_weight, routing.kv_weight, routing.prefix_weight
+        gateway = scenario.gateways.get(name)
+        if gateway is not None:
+            row[layout.GATE] = layout.HOLDS if gateway.flow_control else layout.SHEDS
+            row[layout.GATE_QUEUE], weight[layout.GATE_KV] = gateway.queue_depth, gateway.kv_use
         behind += count
     return models, weights
 

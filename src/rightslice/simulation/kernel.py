@@ -4,7 +4,8 @@ ORDER WITHIN ONE INSTANT
   1. steps and services that end, then users that wake up, both by index; a job that ends enters its next stage at
      once, and a user without think time sends at once. 2. open-loop arrivals, by index. 3. Replicas on one GPU change
      speed where one of them has become busy or idle (sharing.py). 4. Replicas without a step under way start one: an
-     arrival at the very end of a step joins the next. Events at the boundary still happen, then orders are carried out
+     arrival at the very end of a step joins the next. 5. What gateways held back is routed where there is room now, and
+     3. and 4. again. Events at the boundary still happen, then orders are carried out
      (orders.py), and replicas that they touch start.
 """
 
@@ -22,21 +23,22 @@ from rightslice.simulation.layout import (
     BATCH,
     BUSY,
     DUE,
-    FAILED,
     FINISH_PS,
     FIRST_PS,
     HEAP,
+    HOLDING,
     KIND,
     KV_USED,
     LLM,
     NEVER,
+    NOT_YET,
     NOW,
     ROWS,
     STAGE,
     TOUCHED,
     State,
 )
-from rightslice.simulation.orders import carry_out_orders
+from rightslice.simulation.orders import carry_out_orders, let_in
 from rightslice.simulation.sharing import share_out
 from rightslice.simulation.stage import end_services, settle, start_services
 from rightslice.simulation.users import leave_stage, start_pass
@@ -79,6 +81,16 @@ def start_touched(now: int, state: State) -> None:
 
 
 @compiled
+def settle_instant(now: int, state: State) -> None:
+    """Start what something happened to, until gateways let nobody in any more."""
+    open_gate = True
+    while open_gate:
+        start_touched(now, state)
+        open_gate = state.clock[HOLDING] > 0 and let_in(now, state)
+    state.clock[AFTERWARDS] = 0
+
+
+@compiled
 def next_ps(state: State) -> int:
     """When something happens next; NEVER."""
     now = NEVER
@@ -103,10 +115,11 @@ def play_instant(now: int, state: State) -> None:
             end_of_replica(entity, now, state)
     while clock[ARRIVED] < len(state.arrival_ps) and state.arrival_ps[clock[ARRIVED]] == now:
         job = clock[ARRIVED]
-        if not submit(job, now, state):
-            state.jobs[job, FINISH_PS] = FAILED
+        outcome = submit(job, now, state)
+        if outcome != NOT_YET:
+            state.jobs[job, FINISH_PS] = outcome
         clock[ARRIVED] += 1
-    start_touched(now, state)
+    settle_instant(now, state)
 
 
 @compiled
@@ -146,8 +159,7 @@ def _loop(digest: int) -> Callable[[State, int, bool, bool], bool]:
         if ordered:
             state.clock[AFTERWARDS] = 1
             carry_out_orders(state.clock[NOW], state)
-            start_touched(state.clock[NOW], state)
-            state.clock[AFTERWARDS] = 0
+            settle_instant(state.clock[NOW], state)
         while True:
             now = next_ps(state)
             if now > until_ps:

@@ -7,8 +7,10 @@ INPUT
   prefix_ids [..]       the blocks that prompts start with
   models     [m, MODEL] FIRST_REPLICA of a model and the one BEHIND its last (equal: nobody serves it, requests fail);
              ABLE, how many take requests; QUEUED requests that wait for the first of them; ARRIVALS so far; the
-             router's POLICY, TURN, RANDOM number, AGE_PS of its signals and READ_PS, when it read them
-  weights    [m, 3]     what the router multiplies waiting requests, KV use and the unknown share of the prompt with
+             router's POLICY, TURN, RANDOM number, AGE_PS of its signals and READ_PS, when it read them; its GATE and
+             GATE_QUEUE, the waiting requests up to which a replica has room (gateway.py)
+  weights    [m, 4]     what the router multiplies waiting requests, KV use and the unknown share of the prompt with;
+             GATE_KV, the KV use up to which a replica has room
   facts      [r, FACTS] what a replica is: kind, limits, costs; OFFSET points into `tables`; LONGEST_PS bounds a run of
              steps so that no product overflows; ADMISSION; KV blocks of one block of `prefix_ids` in PREFIX_BLOCKS (0:
              no prefix cache) and its PREFIX_TOKENS; DELAY_PS of batches; WHOLE_PROMPTS: no chunks; from UNDISTURBED
@@ -22,7 +24,8 @@ INPUT
 
 PLAY
   clock      [CLOCK]    NOW, the last boundary; ARRIVED open-loop requests, ROWS of passes in use; AFTERWARDS: 1 while
-             orders are carried out, when the steps that start now have started; RETRY_LIMIT; REQUEUED jobs so far
+             orders are carried out, when the steps that start now have started; RETRY_LIMIT; REQUEUED jobs so far;
+             SHED_RANK, from which on gateways shed; HOLDING, how many models' gateways hold back
   agenda     [3, r + u] row DUE: when entity e acts next (e < r: replica, its run or next service ends; else user
              e - r wakes up); rows HEAP and PLACE: a binary heap of entities by (DUE, e), and where each one is in it
   live       [r, LIVE]  counters of a replica: RUNNING jobs, OUTSTANDING = running + waiting, FINISHED jobs, FREE
@@ -60,7 +63,7 @@ PLAY
              until when it waits (NEVER once it was admitted); PROMPT tokens. While a job decodes, CACHED is counted
              from STEPS (tokens - STEPS) and LEFT to it (tokens + STEPS): a step changes STEPS and nothing else.
              Output: FIRST_PS and FINISH_PS, NOT_YET or the time; FINISH_PS FAILED: refused; LOST: its replica went away
-             and it had no retry left; TIMED_OUT: it waited too long
+             and it had no retry left; TIMED_OUT: it waited too long; SHED: its gateway refused it under saturation
   goal       [n + u]    stages: the PROGRESS at which a job is done
   users      [u, 3]     pipeline, stage, row of `passes`; a user has at most one request under way: job n + u
   touched    [r + 1]    replicas to look at when the events of this instant are done; entry 0 counts them
@@ -89,10 +92,14 @@ NOT_YET: Final = -1
 FAILED: Final = -2
 LOST: Final = -3
 TIMED_OUT: Final = -4
+SHED: Final = -5
 NOBODY: Final = -1
 NO_ORDER: Final = -1
 
-FIRST_REPLICA, BEHIND, ABLE, QUEUED, ARRIVALS, POLICY, TURN, RANDOM, AGE_PS, READ_PS, MODEL = range(11)
+FIRST_REPLICA, BEHIND, ABLE, QUEUED, ARRIVALS, POLICY, TURN, RANDOM, AGE_PS, READ_PS = range(10)
+GATE, GATE_QUEUE, MODEL = range(10, 13)
+NO_GATE, SHEDS, HOLDS = range(3)
+GATE_KV: Final = 3
 LEAST_REQUESTS, ROUND_ROBIN, TWO_CHOICES, SCORE = range(4)
 KIND, STREAMS, BUDGET, KV_BLOCKS, BLOCK_TOKENS, MODEL_LEN, OFFSET = range(7)
 KV_TOKEN_PS, ATTENTION_PS, SEQUENCE_PS, STEP_PS, PREFILL_STEP_PS, LONGEST_PS = range(7, 13)
@@ -104,7 +111,7 @@ LLM, STAGE, BATCH = range(3)
 PIPE_STAGES, PIPE_THINK_PS, PIPE_STOP_PS, PIPE_STARTED, PIPE_RANK, PIPE_REQUESTS, PIPE = range(7)
 STAGE_MODEL, SAMPLE_FIRST, SAMPLE_COUNT = range(3)
 
-NOW, ARRIVED, ROWS, AFTERWARDS, RETRY_LIMIT, REQUEUED, CLOCK = range(7)
+NOW, ARRIVED, ROWS, AFTERWARDS, RETRY_LIMIT, REQUEUED, SHED_RANK, HOLDING, CLOCK = range(9)
 DUE, HEAP, PLACE = range(3)
 RUNNING, OUTSTANDING, FINISHED, FREE, BUSY, TOUCHED, OLDEST, SINCE = range(8)
 FIRST, LAST, FRESH, DECODING, CONTEXT, STEPS, ADMITTED, RUN_STEPS, STEP_FIRST_PS, STEP_MORE_PS = range(8, 18)

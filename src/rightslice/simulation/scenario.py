@@ -102,6 +102,24 @@ class Routing:
 
 
 @dataclass(frozen=True, slots=True)
+class Gateway:
+    """Thresholds of saturation (gateway.py): a replica has room up to `queue_depth` waiting requests and `kv_use` of
+    its KV cache in use. While no replica has, negative priorities are refused; with `flow_control` the others wait.
+
+    The values are those of the SaturationDetector of gateway-api-inference-extension, read 2026-12. Raises ValueError
+    for a negative depth or a share outside 0 to 1.
+    """
+
+    queue_depth: int = 5
+    kv_use: float = 0.8
+    flow_control: bool = True
+
+    def __post_init__(self) -> None:
+        if self.queue_depth < 0 or not 0.0 <= self.kv_use <= 1.0:
+            raise ValueError(f"queue depth {self.queue_depth}, KV use {self.kv_use}")
+
+
+@dataclass(frozen=True, slots=True)
 class Prefixes:
     """What each prompt of a class starts with: request i with the blocks `ids[starts[i] : starts[i + 1]]`, each of
     `block_tokens` tokens. Equal ids, in any class of the model, are the same block after the same blocks.
@@ -231,6 +249,7 @@ class Scenario:
 
     `routing` by model; least requests where it has none. `retries`: how often a request may lose its replica and be
     computed again. `sharing`: replicas that are not alone on their GPU; a MIG slice is a device of its own.
+    `gateways` by model; without one nobody is shed or held back.
     All randomness is in the arrays already; `seed` is the one they were drawn with. Raises ValueError for a horizon
     beyond 100 days (int64 picoseconds end at 106), a warm-up as long as the horizon, or a replica that shares GPUs with
     two groups or does not exist.
@@ -245,6 +264,7 @@ class Scenario:
     routing: Mapping[str, Routing] = field(default_factory=dict)
     retries: int = 1
     sharing: tuple[ShareGroup, ...] = ()
+    gateways: Mapping[str, Gateway] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         members = [member for group in self.sharing for member in group.members]

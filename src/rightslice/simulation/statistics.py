@@ -6,7 +6,7 @@ meet the limit". Rates are completed requests over the counted span.
 
 An objective is judged request by request:
   completed      by its value. An answer of one token has no TPOT and meets every TPOT objective.
-  failed         misses.
+  failed, shed   misses.
   unfinished     misses when its elapsed time is over the limit already; counts as met for a TTFT that it has met;
                  otherwise it cannot be judged and is left out of the share.
 A request meets all its objectives when each is met, misses when any is missed, and is left out otherwise. A share of
@@ -64,8 +64,14 @@ class Times:
     @property
     def failed(self) -> Bools:
         """Refused, dropped after waiting too long, or lost with a replica."""
-        refused: Bools = self.finish_ps <= layout.FAILED
+        refused: Bools = (self.finish_ps <= layout.FAILED) & ~self.shed
         return refused
+
+    @property
+    def shed(self) -> Bools:
+        """Refused by a gateway under saturation, as their priority has it."""
+        turned_away: Bools = self.finish_ps == layout.SHED
+        return turned_away
 
     def value_ps(self, metric: str) -> tuple[Floats, Bools]:
         """Lower bound of the metric for every request, and whether it is the final value; TPOT per token.
@@ -91,17 +97,19 @@ def result_of(run: SteppedRun) -> SimulationResult:
 def count(run: SteppedRun, played: Played) -> SimulationResult:
     """Count what a finished run has played."""
     scenario = run.scenario
-    failed = lost = 0
+    failed = lost = shed = 0
     per_class: list[ClassResult] = []
     for index in range(len(scenario.classes)):
         _, times = of_class(run, played, index)
         per_class.append(_open_class(run, played, index, scenario.warmup_s, scenario.horizon_s))
         failed += per_class[-1].failed
+        shed += per_class[-1].shed
         lost += int(np.count_nonzero(times.finish_ps == layout.LOST))
     pipelines: list[PipelineResult] = []
     for index, pipeline in enumerate(scenario.pipelines):
         rows, times = of_pipeline(run, played, index)
         failed += int(np.count_nonzero(times.failed))
+        shed += int(np.count_nonzero(times.shed))
         lost += int(np.count_nonzero(times.finish_ps == layout.LOST))
         pipelines.append(_pipeline_result(scenario, pipeline, rows, times, _with_tokens(run)))
     return SimulationResult(
@@ -112,6 +120,7 @@ def count(run: SteppedRun, played: Played) -> SimulationResult:
         failed=failed,
         requeued=played.requeued,
         lost=lost,
+        shed=shed,
         per_class=tuple(per_class),
         pipelines=tuple(pipelines),
         replicas=_replicas(run.servers, played.totals, picoseconds(scenario.horizon_s)),
@@ -204,12 +213,12 @@ def verdicts(times: Times, slos: Sequence[Slo]) -> tuple[Bools, Bools]:
 
 def _verdict(times: Times, slo: Slo) -> tuple[Bools, Bools]:
     value_ps, final = times.value_ps(slo.metric)
-    missed = times.failed | (value_ps > slo.at_most_s * PS_PER_S)
+    missed = times.failed | times.shed | (value_ps > slo.at_most_s * PS_PER_S)
     return final & ~missed, missed
 
 
 def _together(times: Times, found: Sequence[tuple[Bools, Bools]]) -> tuple[Bools, Bools]:
-    all_met, any_missed = times.completed, times.failed
+    all_met, any_missed = times.completed, times.failed | times.shed
     for number, (met, missed) in enumerate(found):
         all_met = all_met & met if number else met
         any_missed = any_missed | missed
@@ -235,6 +244,7 @@ def _class_result(traffic: OpenClass, times: Times, span_s: float, prefix_hit_ra
         completed=int(np.count_nonzero(done)),
         failed=int(np.count_nonzero(times.failed)),
         timed_out=int(np.count_nonzero(times.finish_ps == layout.TIMED_OUT)),
+        shed=int(np.count_nonzero(times.shed)),
         ttft_ms=_milliseconds(times, "ttft", done),
         tpot_ms=_milliseconds(times, "tpot", done & (times.answer > 1)),
         e2e_ms=_milliseconds(times, "e2e", done),

@@ -38,7 +38,7 @@ from rightslice.spec.fields import (
     problems,
 )
 from rightslice.spec.sections import Bare, Section
-from rightslice.spec.serving import EngineChoice, Prefix, Router
+from rightslice.spec.serving import EngineChoice, Gateway, Prefix, Router
 
 API_VERSION = "rightslice/v1"
 DEFAULT_PRIORITY = 1
@@ -97,7 +97,8 @@ class TrafficClass(Section):
     `prefix_hit_rate`: share of the prompt tokens that a prefix cache without limit would hold; what is found in real
     caches is simulated. Without `prefix.tokens` or sessions, prompts begin with common text of that share. Where
     sessions carry their history it is the part of it that clients send unchanged. None: not stated.
-    `priority`: higher goes first. `timeout`: a request that no engine has admitted for so long fails.
+    `priority`: higher goes first; below zero a gateway sheds the class when its model is saturated. `timeout`: a
+    request that no engine has admitted for so long fails.
     """
 
     name: Name = Field(default="default", alias="class")
@@ -109,7 +110,7 @@ class TrafficClass(Section):
     sessions: Sessions | None = None
     prefix: Prefix | None = None
     prefix_hit_rate: Share | None = None
-    priority: Annotated[int, Field(ge=0, le=1000)] = DEFAULT_PRIORITY
+    priority: Annotated[int, Field(ge=-1000, le=1000)] = DEFAULT_PRIORITY
     timeout: PositiveSeconds | None = None
     slo: Slos = ()
     tokens: Count | None = None
@@ -199,6 +200,7 @@ class Model(Section):
     partition: PartitionName | None = None
     gpu: Name | None = None
     router: Router | None = None
+    gateway: Gateway | None = None
     engine: EngineChoice = EngineChoice()
     profile: Profile | None = None
     memory: CustomMemory | None = None
@@ -210,6 +212,12 @@ class Model(Section):
                 raise problem("RS0204", "autoscaling follows traffic of the model's own", path=("autoscaling",))
             self.autoscaling.check_emitted()
         return self
+
+    @property
+    def gated(self) -> Gateway | None:
+        """The gateway that looks at saturation: as stated, or the usual one where a class may be shed."""
+        sheds = any(found.priority < 0 for found in self.traffic)
+        return self.gateway or (Gateway() if sheds else None)
 
 
 class Users(Section):
