@@ -15,6 +15,7 @@ from rightslice.simulation import (
     ClosedPipeline,
     Gateway,
     LlmServer,
+    Network,
     OpenClass,
     Routing,
     Scenario,
@@ -169,6 +170,19 @@ def with_gateways(seed: int, scenario: Scenario) -> Scenario:
     pipelines = tuple(replace(p, priority=any_of(numbers, p.priority, -1)) for p in scenario.pipelines)
     classes = tuple(replace(c, priority=any_of(numbers, c.priority, c.priority, -1, 2)) for c in scenario.classes)
     return replace(scenario, gateways=gateways, pipelines=pipelines, classes=classes)
+
+
+def with_network(seed: int, scenario: Scenario) -> Scenario:
+    """The same with servers in two regions, clients in three places, and routers that prefer near replicas."""
+    numbers = np.random.default_rng(seed)
+    servers = tuple(replace(server, region=int(numbers.integers(2))) for server in scenario.servers)
+    classes = tuple(
+        replace(c, clients=numbers.integers(0, 3, len(c.arrivals)) if any_of(numbers, True, True, False) else None)
+        for c in scenario.classes
+    )
+    routing = {s.model: Routing("nearest", spill_queue=any_of(numbers, 0, 1, 5)) for s in servers}
+    network = Network(("x", "y", "z"), ("a", "b"), np.asarray(numbers.integers(0, 3, (3, 2)) * 1e-9))
+    return replace(scenario, servers=servers, classes=classes, routing=routing, network=network)
 
 
 Orders = tuple[int, dict[int, Condition], dict[int, float]]

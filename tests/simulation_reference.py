@@ -7,11 +7,12 @@ integers are exact; the only floats are those of processor sharing and of scores
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 
 from rightslice.core.rng import generator
-from rightslice.simulation import ClosedPipeline, LlmServer, OpenClass, Routing, Scenario, StageServer
+from rightslice.simulation import ClosedPipeline, LlmServer, Network, OpenClass, Routing, Scenario, StageServer
 from simulation_reference_cache import PrefixCache
 from simulation_reference_replicas import (
     FAILED,
@@ -33,8 +34,8 @@ from simulation_reference_replicas import (
 class Router:
     """Chooses among the ready replicas of one model."""
 
-    def __init__(self, model: str, routing: Routing) -> None:
-        self.routing = routing
+    def __init__(self, model: str, routing: Routing, network: Network | None) -> None:
+        self.routing, self.network = routing, network
         self.turn = 0
         self.number = int(generator(routing.seed, "router", model).integers(2**62))
         self.read_ps: int | None = None
@@ -51,6 +52,8 @@ class Router:
         if self.routing.policy == "two-choices":
             pair = [ready[self.draw(len(ready))], ready[self.draw(len(ready))]]
             return min(pair, key=lambda replica: replica.outstanding)
+        if self.routing.policy == "nearest":
+            return min(ready, key=lambda replica: self.near(replica, job))
         if self.routing.policy == "score":
             if self.read_ps is None or now - self.read_ps >= whole_ps(self.routing.signal_age_s):
                 self.read_ps = now
@@ -59,6 +62,12 @@ class Router:
                     replica.seen = (len(replica.waiting), replica.used / blocks if blocks else 0.0)
             return min(ready, key=lambda replica: self.score(replica, job))
         return min(ready, key=lambda replica: replica.outstanding)
+
+    def near(self, replica: AnyReplica, job: Job) -> tuple[float, int]:
+        """Distance of the replica, infinite where too many wait, and its outstanding requests."""
+        if len(replica.waiting) > self.routing.spill_queue or self.network is None:
+            return math.inf, replica.outstanding
+        return float(self.network.round_trip_s[job.client, replica.server.region]), replica.outstanding
 
     def score(self, replica: AnyReplica, job: Job) -> float:
         score = self.routing.queue_weight * replica.seen[0] + self.routing.kv_weight * replica.seen[1]
@@ -93,7 +102,9 @@ class Reference:
         self.touched: dict[int, AnyReplica] = {}
         models = dict.fromkeys([r.server.model for r in self.replicas])
         self.queues: dict[str, deque[Job]] = {model: deque() for model in models}
-        self.routers = {model: Router(model, scenario.routing.get(model, Routing())) for model in models}
+        self.routers = {
+            model: Router(model, scenario.routing.get(model, Routing()), scenario.network) for model in models
+        }
         self.requeued = 0
         members = {(r.server.deployment, n): r for r, n in zip(self.replicas, self.numbers(), strict=True)}
         self.groups = [(group, [members[member] for member in group.members]) for group in scenario.sharing]
@@ -108,6 +119,8 @@ class Reference:
         found = []
         for i, (when, prompt, answer) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
             job = Job(traffic.model, prompt, answer, priority=traffic.priority)
+            if traffic.clients is not None:
+                job.client = int(traffic.clients[i])
             if traffic.timeout_s is not None:
                 job.deadline = when + whole_ps(traffic.timeout_s)
             if traffic.prefixes:
@@ -172,6 +185,7 @@ class Reference:
         if not chosen.serves(job):
             return False
         job.entered = now
+        job.served = self.replicas.index(chosen)
         chosen.waiting.append(job)
         chosen.waiting = first_of_equals(chosen.waiting)
         self.touched[id(chosen)] = chosen

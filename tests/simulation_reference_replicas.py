@@ -40,6 +40,8 @@ class Job:
     copies: list[Copy] = field(default_factory=list)
     hit_tokens: int = NOT_YET
     entered: int = 0
+    client: int = 0
+    served: int = -1
     deadline: int | None = None
     cached: int = 0
     answered: int = 0

@@ -21,7 +21,7 @@ from rightslice.simulation import ClosedPipeline, LlmServer, OpenClass, Scenario
 from rightslice.simulation.kernel import advance
 from rightslice.simulation.layout import FAILED, KV_BLOCK_PS, LOST, NOT_YET, SHED
 from rightslice.simulation.play import CONDITIONS, Observation, Played, SteppedRun, play
-from simulation_cases import arrivals, random_orders, random_scenario, with_gateways, with_sharing
+from simulation_cases import arrivals, random_orders, random_scenario, with_gateways, with_network, with_sharing
 from simulation_reference import Reference
 from simulation_reference_replicas import whole_ps
 
@@ -44,6 +44,7 @@ def check_equal(expected: Reference, got: Played) -> None:
     assert got.totals.tolist() == [replica.totals for replica in expected.replicas]
     assert got.requeued == expected.requeued
     assert got.hit_tokens.tolist() == [job.hit_tokens for job in expected.jobs]
+    assert got.served.tolist() == [job.served for job in expected.jobs]
 
 
 def check_against_reference(scenario: Scenario) -> Reference:
@@ -85,6 +86,21 @@ def test_gateways_shed_and_hold_back_as_the_reference_does(part: int) -> None:
         shed += sum(job.finish_ps == SHED for job in expected.jobs)
         held += sum(len(queue) for queue in expected.queues.values())
     assert min(shed, held) > 50
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_near_replicas_are_preferred_as_in_the_reference(part: int) -> None:
+    """1,000 random scenarios in two regions, every third behind gateways."""
+    far = 0
+    for seed in range(500 * part, 500 * (part + 1)):
+        scenario = with_network(seed, random_scenario(seed))
+        expected = check_against_reference(with_gateways(seed, scenario) if seed % 3 == 0 else scenario)
+        regions = [replica.server.region for replica in expected.replicas]
+        network = scenario.network
+        assert network is not None
+        taken = [(network.round_trip_s[job.client], regions[job.served]) for job in expected.jobs if job.served >= 0]
+        far += sum(bool(times[region] > times.min()) for times, region in taken)
+    assert far > 50
 
 
 @pytest.mark.parametrize("part", range(4))

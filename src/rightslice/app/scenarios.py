@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from rightslice.app.network import planned_network, with_clients
 from rightslice.catalogue.engines import engine
 from rightslice.core.rng import generator
 from rightslice.optimization.needs import Need, stage_lengths
@@ -16,6 +17,7 @@ from rightslice.simulation.scenario import (
     ClosedPipeline,
     Gateway,
     LlmServer,
+    Network,
     OpenClass,
     Policy,
     Prefixes,
@@ -52,7 +54,7 @@ Slowdown = Callable[[Option], float]
 class Load:
     """The traffic of some models, drawn once, so that every round and every draw of errors meets the same requests.
 
-    `routing` and `gateways` by model, as the workload states them.
+    `routing` and `gateways` by model, as the workload states them. `network`: to wherever it may be served, at worst.
     """
 
     models: frozenset[str]
@@ -62,6 +64,7 @@ class Load:
     seed: int
     routing: Mapping[str, Routing] = field(default_factory=dict)
     gateways: Mapping[str, Gateway] = field(default_factory=dict)
+    network: Network | None = None
 
     @property
     def requests(self) -> float:
@@ -116,8 +119,10 @@ def draw_day(
     if horizon_s is None:
         horizon_s = DAY_S if drawn else max((p.duration_s for p in populations), default=MIN_HORIZON_S)
     classes = tuple(found for need in drawn for found in _classes_of_day(need, horizon_s, traces, seed))
+    classes = with_clients(workload, classes, seed)
     names = frozenset(need.name for need in needs)
-    return Load(names, classes, populations, horizon_s, seed, _routing(needs, seed), _gateways(needs))
+    load = Load(names, classes, populations, horizon_s, seed, _routing(needs, seed), _gateways(needs))
+    return replace(load, network=planned_network(workload))
 
 
 def _classes_of_day(need: Need, horizon_s: float, traces: Mapping[str, Trace], seed: int) -> Iterator[OpenClass]:
@@ -179,7 +184,9 @@ def _draw(
     classes = tuple(
         found for need in needs if need.model.traffic for found in open_classes(need, horizon_s, traces, seed)
     )
-    return Load(names, classes, populations, horizon_s, seed, _routing(needs, seed), _gateways(needs))
+    classes = with_clients(workload, classes, seed)
+    load = Load(names, classes, populations, horizon_s, seed, _routing(needs, seed), _gateways(needs))
+    return replace(load, network=planned_network(workload))
 
 
 def open_classes(
@@ -314,7 +321,7 @@ def scenarios(
     if not load.populations:
         warmup_s = load.horizon_s * WARMUP_SHARE
         one = Scenario(built, classes, (), load.horizon_s, load.seed, warmup_s, load.routing)
-        return (replace(one, sharing=sharing, gateways=load.gateways),)
+        return (replace(one, sharing=sharing, gateways=load.gateways, network=load.network),)
     return tuple(
         Scenario(
             servers=built,
@@ -325,6 +332,7 @@ def scenarios(
             routing=load.routing,
             sharing=sharing,
             gateways=load.gateways,
+            network=load.network,
         )
         for population in load.populations
     )

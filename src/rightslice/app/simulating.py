@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from rightslice.app.clusters import Server, controlled, gpus_of
 from rightslice.app.knowledge import known_names
+from rightslice.app.network import near_first, network_notes, placed
 from rightslice.app.planning import architectures_of, traces_of
 from rightslice.app.recordings import recorded_s, repeats
 from rightslice.app.rolling import parse_rollout
@@ -143,6 +144,7 @@ def _as_planned(asked: Asked, horizon_s: float | None) -> Replay:
     loads = draw_loads(asked.workload, asked.needs, asked.traces, asked.seed, horizon_s)
     fleet = _standing(asked)
     watched: list[Watched] = []
+    notes: list[str] = []
     load_kernel()
     started_s = time.process_time()
     for load in loads:
@@ -151,6 +153,8 @@ def _as_planned(asked: Asked, horizon_s: float | None) -> Replay:
             for key, found in asked.servers.items()
             if found.option.model in load.models and found.option.costs is not None
         )
+        load, built = _served(asked, load, built)  # noqa: PLW2901
+        notes += network_notes(asked.workload, load.network)
         counts = {found.deployment: asked.servers[found.deployment].replicas for found in built}
         watched += [watch(scenario, fleet) for scenario in scenarios(load, built, _sharing(asked.servers, counts))]
     cpu_s = time.process_time() - started_s
@@ -159,6 +163,7 @@ def _as_planned(asked: Asked, horizon_s: float | None) -> Replay:
     gpus = sum(nodes[pool.name] * pool.gpus_per_node for pool in asked.plan.pools)
     usd_per_hour = sum(nodes[pool.name] * pool.hourly_usd for pool in asked.plan.pools)
     usd = None if _moved(asked.plan, asked.servers) else usd_per_hour * hours
+    repeated = repeats(asked.workload, asked.traces, hours * 3600.0) if asked.given_trace else ()
     return Replay(
         plan=asked.plan.name,
         seed=asked.seed,
@@ -168,8 +173,17 @@ def _as_planned(asked: Asked, horizon_s: float | None) -> Replay:
         usd=usd,
         timelines=tuple(found.timeline for found in watched),
         confidence=tuple(interval for found in watched for interval in found.confidence),
-        notes=repeats(asked.workload, asked.traces, hours * 3600.0) if asked.given_trace else (),
+        notes=(*repeated, *dict.fromkeys(notes)),
     )
+
+
+def _served(
+    asked: Asked, load: Load, built: tuple[LlmServer | StageServer, ...]
+) -> tuple[Load, tuple[LlmServer | StageServer, ...]]:
+    """The load and its servers, each in the region of its pool."""
+    pools = {pool.name: pool for pool in asked.plan.pools}
+    network, where = placed(asked.workload, built, {key: pools[s.deployment.pool] for key, s in asked.servers.items()})
+    return replace(load, network=network, routing=near_first(where, load.routing)), where
 
 
 def _standing(asked: Asked) -> Fleet:
@@ -192,6 +206,7 @@ def with_control(
     plan, servers, faults = asked.plan, asked.servers, what_if.faults
     rollout = parse_rollout(what_if.rollout) if what_if.rollout is not None else None
     watched, logs, cpu_s = [], [], 0.0
+    notes: list[str] = []
     fleet = _standing(asked)
     load_kernel()
     for population in load.populations or (None,):
@@ -204,6 +219,8 @@ def with_control(
             if found.option.costs
         )
         started_s = time.process_time()
+        one, built = _served(asked, one, built)
+        notes += network_notes(asked.workload, one.network)
         counts = {found.deployment: servers[found.deployment].replicas for found in built}
         (scenario,) = scenarios(one, built, _sharing(servers, counts))
         found, log = watch_cluster(replace(scenario, warmup_s=0.0), made.cluster, fleet)
@@ -233,7 +250,7 @@ def with_control(
         faults=faults,
         apart=tuple(pool.name for pool in logs[0][1].apart),
         rollouts=tuple(found for log, *_ in logs for found in log.rollouts),
-        notes=repeats(asked.workload, asked.traces, load.horizon_s),
+        notes=(*repeats(asked.workload, asked.traces, load.horizon_s), *dict.fromkeys(notes)),
         timelines=tuple(found.timeline for found in watched),
         confidence=tuple(interval for found in watched for interval in found.confidence),
     )

@@ -88,6 +88,7 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
         models=models,
         weights=weights,
         facts=facts,
+        distances=distances_ps(scenario),
         tables=tables,
         pipelines=pipelines,
         stages=stages,
@@ -126,6 +127,7 @@ _POLICIES: dict[Policy, int] = {
     "round-robin": layout.ROUND_ROBIN,
     "two-choices": layout.TWO_CHOICES,
     "score": layout.SCORE,
+    "nearest": layout.NEAREST,
 }
 
 
@@ -140,7 +142,10 @@ def _models(
         routing = scenario.routing.get(name, Routing())
         count = sum(s.replicas for s in servers if s.model == name)
         row[layout.FIRST_REPLICA], row[layout.BEHIND], row[layout.ABLE] = behind, behind + count, count
-        row[layout.POLICY], row[layout.AGE_PS] = _POLICIES[routing.policy], picoseconds(routing.signal_age_s)
+        row[layout.SPILL_QUEUE] = routing.spill_queue
+        near = routing.policy == "nearest" and scenario.network is None
+        row[layout.POLICY] = layout.LEAST_REQUESTS if near else _POLICIES[routing.policy]
+        row[layout.AGE_PS] = picoseconds(routing.signal_age_s)
         row[layout.RANDOM] = generator(routing.seed, "router", name).integers(2**62)
         weight[: layout.GATE_KV] = routing.queue_weight, routing.kv_weight, routing.prefix_weight
         gateway = scenario.gateways.get(name)
@@ -165,7 +170,7 @@ def _facts(servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints]:
             row += [min(layout.LONGEST_RUN_PS, 2**62 // max(server.kv_blocks, 1))]
             row += [_ADMISSIONS[server.admission], 0, 0, 0, int(not server.chunked_prefill)]
             row += row[layout.KV_TOKEN_PS : layout.PREFILL_STEP_PS + 1]
-            row += [int(server.prefill_first)]
+            row += [int(server.prefill_first), server.region]
             if server.prefill_first:  # those admitted over several steps decode in one
                 row[layout.STREAMS] = min(server.max_num_seqs, server.max_num_batched_tokens)
         else:
@@ -173,7 +178,7 @@ def _facts(servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints]:
             batches = server.batch_delay_s is not None
             row = [layout.BATCH if batches else layout.STAGE, server.costs.max_streams, 0, 0, 1, 0, offset]
             row += [0] * (layout.FACTS - len(row))
-            row[layout.DELAY_PS] = picoseconds(server.batch_delay_s or 0.0)
+            row[layout.DELAY_PS], row[layout.REGION] = picoseconds(server.batch_delay_s or 0.0), server.region
         rows += [row] * server.replicas
         tables.append(table)
         offset += len(table)
@@ -243,6 +248,7 @@ def _jobs(
     ranks, n = _ranks(scenario), len(requests.arrival_ps)
     jobs = np.zeros((n + users, layout.JOB), dtype=np.int64)
     jobs[:, [layout.FIRST_PS, layout.FINISH_PS, layout.HIT_TOKENS]] = layout.NOT_YET
+    jobs[:, layout.SERVED] = layout.NOBODY
     asked = jobs[:n]
     asked[:, layout.NEEDED] = requests.prompt
     asked[:, layout.PROMPT] = requests.prompt
@@ -252,7 +258,25 @@ def _jobs(
     asked[:, layout.FIRST_ID] = prefixes.first
     asked[:, layout.IDS] = prefixes.full
     asked[:, layout.DEADLINE_PS] = _deadlines(scenario, requests)
+    asked[:, layout.CLIENT] = clients_of(scenario, requests)
     return jobs
+
+
+def distances_ps(scenario: Scenario) -> Ints:
+    """Network round trips by place of the client and region; none without a network."""
+    if scenario.network is None:
+        return np.zeros((1, 1), dtype=np.int64)
+    return np.rint(scenario.network.round_trip_s * PS_PER_S).astype(np.int64)
+
+
+def clients_of(scenario: Scenario, requests: OpenRequests) -> Ints:
+    """Where the client of each open-loop request is; 0 where a class does not say."""
+    found = np.zeros_like(requests.row)
+    for index, traffic in enumerate(scenario.classes):
+        if traffic.clients is not None:
+            mine = requests.class_index == index
+            found[mine] = traffic.clients[requests.row[mine]]
+    return found
 
 
 def _deadlines(scenario: Scenario, requests: OpenRequests) -> Ints:

@@ -35,7 +35,7 @@ from rightslice.core.results import (
 )
 from rightslice.core.slo import Slo
 from rightslice.simulation import layout
-from rightslice.simulation.inputs import PS_PER_S, picoseconds
+from rightslice.simulation.inputs import PS_PER_S, clients_of, distances_ps, picoseconds
 from rightslice.simulation.layout import Floats, Ints
 from rightslice.simulation.play import Played, SteppedRun
 from rightslice.simulation.scenario import ClosedPipeline, LlmServer, OpenClass, Scenario, StageServer
@@ -47,13 +47,17 @@ _PS_PER_MS = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Requests of one kind: start, first token, finish (NOT_YET, FAILED and below), answer tokens; cut at `end_ps`."""
+    """Requests of one kind: start, first token, finish (NOT_YET, FAILED and below), answer tokens; cut at `end_ps`.
+
+    `network_ps`: what the way to the server and back adds; 0 where nobody serves them yet.
+    """
 
     start_ps: Ints
     first_ps: Ints
     finish_ps: Ints
     answer: Ints
     end_ps: int
+    network_ps: Ints | int = 0
 
     @property
     def completed(self) -> Bools:
@@ -80,10 +84,11 @@ class Times:
         """
         until = np.where(self.completed, self.finish_ps, self.end_ps)
         if metric == "e2e":
-            return (until - self.start_ps).astype(np.float64), self.completed
+            return (until - self.start_ps + self.network_ps).astype(np.float64), self.completed
         seen = self.first_ps >= 0
         if metric == "ttft":
-            return (np.where(seen, self.first_ps, until) - self.start_ps).astype(np.float64), seen
+            waited = np.where(seen, self.first_ps, until) - self.start_ps + self.network_ps
+            return waited.astype(np.float64), seen
         gaps = np.maximum(self.answer - 1, 1)
         spent = np.where(seen & (self.answer > 1), until - self.first_ps, 0)
         return spent / gaps, self.completed | (self.answer <= 1)
@@ -161,7 +166,20 @@ def of_class(
         mine &= requests.arrival_ps < picoseconds(end_s)
     has_tokens = scenario.classes[index].model in _with_tokens(run)
     answer = requests.answer[mine] if has_tokens else np.zeros(int(mine.sum()), dtype=np.int64)
-    return mine, Times(requests.arrival_ps[mine], played.first_ps[mine], played.finish_ps[mine], answer, horizon_ps)
+    times = Times(requests.arrival_ps[mine], played.first_ps[mine], played.finish_ps[mine], answer, horizon_ps)
+    if scenario.network is not None and scenario.classes[index].clients is not None:
+        times = replace(times, network_ps=network_ps(run, played)[mine])
+    return mine, times
+
+
+def network_ps(run: SteppedRun, played: Played) -> Ints:
+    """Round trip of each open-loop request between its client and the replica that it came to last; 0 before."""
+    regions = np.repeat([s.region for s in run.servers], [s.replicas for s in run.servers]).astype(np.int64)
+    clients = clients_of(run.scenario, run.requests)
+    found = np.zeros(len(clients), dtype=np.int64)
+    sent = played.served != layout.NOBODY
+    found[sent] = distances_ps(run.scenario)[clients[sent], regions[played.served[sent]]]
+    return found
 
 
 def of_pipeline(run: SteppedRun, played: Played, index: int) -> tuple[Ints, Times]:

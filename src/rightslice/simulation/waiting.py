@@ -26,6 +26,7 @@ from rightslice.simulation.layout import (
     NOBODY,
     NOT_YET,
     OUTSTANDING,
+    SERVED,
     SHED,
     STAGE,
     TOUCHED,
@@ -61,6 +62,7 @@ def wait_at(replica: int, job: int, now: int, state: State) -> None:
     """The job waits behind the others of its priority."""
     push_back(replica, job, state)
     state.jobs[job, ENTERED_PS] = now
+    state.jobs[job, SERVED] = replica
     state.live[replica, OUTSTANDING] += 1
     kind = state.facts[replica, KIND]
     if kind == STAGE or state.live[replica, BUSY] == 0:

@@ -60,6 +60,8 @@ MISTAKES = [
     ("isolation: required", "router: {polcy: kv_aware}", "RS0201", "polcy", "did you mean policy"),
     ("isolation: required", "engine: {prefix_cache: true}", "RS0201", "prefix_cache", "prefix_caching"),
     ("priority: 1", "timeout: 0s", "RS0106", "0s", "above zero"),
+    ("priority: 1", "from: {us-central1: 0.6}", "RS0204", "{us-central1: 0.6}", "add up to 0.6"),
+    ("priority: 1", "from: {us-centrl1: 1}", "RS0314", "us-centrl1", "us-central1"),
     ("priority: 1", "priority: -1001", "RS0106", "-1001", "at least -1,000"),
     ("isolation: required", "gateway: {kv_us: 0.5}", "RS0201", "kv_us", "kv_use"),
     ("gap: 30s", "gap: 100d", "RS0106", "100d", "at most 90d"),
