@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from rightslice.catalogue.models import resolve_model
 from rightslice.core.engine import EngineSettings
+from rightslice.memory.computation import cache_dtype
 from rightslice.memory.legality import legal_parallelism
 from rightslice.memory.reservation import cache_plan
 
@@ -32,10 +33,6 @@ NAMED: Final = {
     "microsoft--Phi-4-mini-instruct": "a window as long as the context is no window to us: one block fewer",
 }
 """Models whose answers differ, and why; each must differ by exactly that."""
-SIXTEEN_BIT: Final = {
-    "tiiuae--falcon-180B": "vLLM's Falcon gives attention with rotary positions no cache type: FP8 has no effect",
-}
-"""Models whose cache stays at 16 bit whatever type is asked for, and why."""
 _ROOMS: Final = (3 * 2**30, 40 * 2**30 + 12_345)
 _STAGED: Final = (
     "Qwen--Qwen3-32B",
@@ -80,6 +77,8 @@ def disagreements(answers: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _difference(name: str, version: str, answer: dict[str, Any]) -> str:
+    model, asked = resolve_model(name), answer["kv_dtype"].replace("auto", "bf16")  # quantisation was taken out
+    kept = cache_dtype(model, "vllm", version, "bf16", asked)
     settings = EngineSettings(
         version=version,
         tensor_parallel_size=answer["tensor"],
@@ -87,10 +86,10 @@ def _difference(name: str, version: str, answer: dict[str, Any]) -> str:
         max_model_len=answer["max_model_len"],
         max_num_batched_tokens=answer["max_num_batched_tokens"],
         block_size_tokens=answer["block_size"],
-        kv_dtype="fp8" if answer["kv_dtype"] == "fp8" and name not in SIXTEEN_BIT else "bf16",
+        kv_dtype=kept,  # type: ignore[arg-type]
         prefix_caching=answer["prefix_caching"],
     )
-    plan, length = cache_plan(resolve_model(name), settings), answer["max_model_len"]
+    plan, length = cache_plan(model, settings), answer["max_model_len"]
     more = plan.block_bytes if name in NAMED else 0
     ours: dict[str, Any] = {
         "in_flight_tokens": plan.in_flight_tokens,

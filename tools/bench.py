@@ -19,6 +19,7 @@ from bench_simulation import measured
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 REPEATS = 3
+PREDICT = ("predict", "Llama-3.1-8B", "--accelerator", "H100-SXM-80GB", "--concurrency", "32")
 
 
 def child_cpu_s(*command: str) -> float:
@@ -47,6 +48,7 @@ def main() -> None:
     rows = [
         row("rightslice --help", child_cpu_s(rightslice, "--help"), None, "CPU s"),
         row("plan the voice example, verified", child_cpu_s(rightslice, "plan", voice, "--quiet"), 20.0, "CPU s"),
+        row("predict one deployment", child_cpu_s(rightslice, *PREDICT), 4.5, "CPU s"),
         row("size one model", child_cpu_s(rightslice, "size", "google/gemma-3-27b-it", "--json"), None, "CPU s"),
         row("simulate one replica (Vidur)", speed, 337.0, "requests/CPU s"),
         row("simulate one replica (BLIS)", speed, 1776.0, "requests/CPU s"),

@@ -19,6 +19,7 @@ from rightslice.core.engine import EngineSettings
 from rightslice.core.errors import BadInputError
 from rightslice.memory.arguments import parse_arguments
 from rightslice.memory.cache import rank_sequence_bytes, sequence_bytes
+from rightslice.memory.computation import cache_dtype
 from rightslice.memory.footprint import footprint, legal_parallelism
 from rightslice.memory.reservation import cache_plan
 from rightslice.memory.sizing import SizeRequest, size
@@ -139,7 +140,7 @@ def test_flags_that_manifests_emit_are_read_back_as_the_same_settings(
         data_parallel_size=ranks,
         expert_parallel=spread,
         max_model_len=length,
-        kv_dtype="fp8",
+        kv_dtype=cache_dtype(model, "vllm", "", "bf16", "fp8"),  # type: ignore[arg-type]
         max_num_seqs=64,
         prefix_caching=False,
         memory_fraction=0.85,

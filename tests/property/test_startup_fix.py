@@ -13,7 +13,8 @@ from rightslice.memory.startup import startup
 MODELS = (
     "meta-llama/Llama-3.1-8B-Instruct", "google/gemma-3-27b-it", "google/gemma-3-1b-it", "deepseek-ai/DeepSeek-R1",
     "Qwen/Qwen3-30B-A3B-FP8", "openai/gpt-oss-20b", "hugging-quants/Meta-Llama-3.1-8B-Instruct-AWQ-INT4",
-    "Qwen/Qwen3-Next-80B-A3B-Instruct", "openai/whisper-small", "google/flan-t5-xl", "openai/clip-vit-base-patch32",
+    "Qwen/Qwen3-Next-80B-A3B-Instruct", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4",
+    "openai/whisper-small", "google/flan-t5-xl", "openai/clip-vit-base-patch32",
     "state-spaces/mamba-2.8b-hf", "nvidia/Qwen3-235B-A22B-NVFP4", "FacebookAI/roberta-base",
 )  # fmt: skip
 DEVICES = ("T4", "V100-16GB", "L4", "A100-SXM-80GB", "H100-SXM-80GB", "B200-SXM-180GB")
@@ -29,11 +30,13 @@ FLAGS = {
         "--dtype": DTYPES, "--quantization": METHODS, "--kv-cache-dtype": st.sampled_from(("auto", "fp8", "nvfp4")),
         "--enable-expert-parallel": st.just(""), "--no-enable-chunked-prefill": st.just(""),
         "--kv-cache-memory-bytes": st.sampled_from(("100k", "1G", "64G")), "--enable-lora": st.just(""),
+        "--max-lora-rank": SIZES, "-cc.cudagraph_mode": st.sampled_from(("NONE", "PIECEWISE", "FULL")),
     },
     "sglang": {
         "--tp-size": SIZES, "--pp-size": SIZES, "--dp-size": SIZES, "--context-length": TOKENS, "--ep-size": SIZES,
         "--max-running-requests": TOKENS, "--chunked-prefill-size": TOKENS, "--mem-fraction-static": SHARES,
         "--dtype": DTYPES, "--quantization": METHODS, "--enable-dp-attention": st.just(""),
+        "--cuda-graph-max-bs": SIZES,
     },
     "tensorrt-llm": {
         "--tp_size": SIZES, "--pp_size": SIZES, "--ep_size": SIZES, "--max_seq_len": TOKENS, "--max_batch_size": TOKENS,

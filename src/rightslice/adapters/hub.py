@@ -36,6 +36,22 @@ def worth_asking(model: str) -> bool:
     return not constants.HF_HUB_OFFLINE or isinstance(try_to_load_from_cache(model, CONFIG), str)
 
 
+def kept_off(model: str) -> BadInputError | None:
+    """The error about an `owner/name` that only the hub could know while HF_HUB_OFFLINE forbids to ask; else None."""
+    if model.count("/") != 1 or model.startswith((".", "/", "~")) or model.endswith(".json"):
+        return None
+    if find_spec("huggingface_hub") is None:
+        return None
+    from huggingface_hub import constants  # noqa: PLC0415 - only with the extra
+
+    if not constants.HF_HUB_OFFLINE:
+        return None
+    message = f'model "{model[:120]}" is neither in the catalogue nor in the hub\'s cache, and HF_HUB_OFFLINE is set'
+    hint = "unset HF_HUB_OFFLINE, or give a folder or a config.json"
+    near = did_you_mean(model, model_names())
+    return BadInputError(Diagnostic("RS0310", message, None, f"{near} Else {hint}" if near else hint))
+
+
 def fetch(model: str) -> Path:
     """The cached folder, named by its revision, of the configuration of `model`; weights are never downloaded.
 

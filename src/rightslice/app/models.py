@@ -22,6 +22,8 @@ def find_model(source: str) -> Architecture:
     Raises BadInputError RS0310, RS0401 to RS0408 or RS2007, and OutsideError RS0601.
     """
     if model_exists(source) or not may_exist(source):
+        if not model_exists(source) and (refusal := hub.kept_off(source)) is not None:
+            raise refusal
         return resolve_model(source)
     folder = hub.fetch(source)
     described = resolve_model(str(folder / hub.CONFIG))

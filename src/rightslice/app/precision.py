@@ -75,7 +75,8 @@ def _weights_bytes(architecture: Architecture, dtype: str) -> int:
 
 def _count(architecture: Architecture, dtype: str | None, device: Device) -> int:
     """Devices that hold the model with one sequence of the evaluation. Raises BadInputError where none do."""
-    request = SizeRequest(dtype=dtype, input_tokens=CONTEXT_TOKENS // 2, output_tokens=CONTEXT_TOKENS // 2)
+    half = min(CONTEXT_TOKENS, architecture.context_max or CONTEXT_TOKENS) // 2
+    request = SizeRequest(dtype=dtype, input_tokens=half, output_tokens=half)
     found = size(architecture, request, (device,))
     fits: tuple[Fit, ...] = found.fits
     if fits:

@@ -8,23 +8,29 @@ engine is simulated with its share of the load; throughput is that of all engine
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.engines import EngineDefaults, engine, engines
 from rightslice.catalogue.hardware import Device
+from rightslice.catalogue.versions import version_key
 from rightslice.core.engine import EngineSettings
 from rightslice.core.errors import InfeasibleError
 from rightslice.core.estimate import Metric, Provenance
 from rightslice.core.quantities import format_bytes
 from rightslice.core.results import Distribution
 from rightslice.core.rng import generator
-from rightslice.memory.footprint import footprint
+from rightslice.memory.footprint import Footprint, footprint
 from rightslice.performance import accuracy
+from rightslice.performance.coefficients import era
 from rightslice.performance.laws import step_costs
 from rightslice.simulation.scenario import LlmServer, StageLengths
+
+if TYPE_CHECKING:
+    from rightslice.simulation.loadtest import Reported
 
 LoadKind = Literal["static_batch", "closed", "saturated", "burst", "open"]
 ROUNDS: Final = 10
@@ -32,9 +38,10 @@ ROUNDS: Final = 10
 FEWER_ROUNDS: Final = 5
 MANY_IN_FLIGHT: Final = 128
 SATURATED_ROUNDS: Final = 3
-OPEN_REQUESTS: Final = 400
+OPEN_REQUESTS: Final = 300
 MOST_IN_FLIGHT: Final = 20_000
 _OTHER_ENGINES_AS: Final = "vllm"
+_VLLM_MIXES_SINCE: Final = "0.8.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +49,15 @@ class Load:
     """`requests`: in the batch, in flight or handed over, over all engines; `rate_per_s`: offered, open load only.
 
     `shortest_share`: lengths are drawn uniformly between this share of the nominal ones and all of them.
+    `waiting_steps`: decode steps before the engine looks at a new request, on average (SGLang started with a receive
+    interval).
     """
 
     kind: LoadKind
     requests: float = 0.0
     rate_per_s: float = 0.0
     shortest_share: float = 1.0
+    waiting_steps: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,29 +101,63 @@ def predict(deployment: Deployment, load: Load, input_tokens: float, output_toke
 
     Raises InfeasibleError RS2001 where the weights do not fit, BadInputError RS2005 for a device of unknown rates.
     """
+    found, engines_busy = simulated(deployment, load, input_tokens, output_tokens)
+    bands = accuracy.bands(
+        deployment.architecture, deployment.device, deployment.settings, load.kind, guessed=deployment.guessed
+    )
+    by = bands.metrics
+    rates = (found.output_tokens_per_s * engines_busy, found.requests_per_s * engines_busy)
+    return Prediction(
+        ttft_ms=_metric(found.ttft_ms, by["ttft"]),
+        tpot_ms=_metric(found.tpot_ms, by["tpot"]) if found.tpot_ms else None,
+        e2e_ms=_metric(found.e2e_ms, by["e2e"]),
+        output_tokens_per_s=_metric(Distribution(*(rates[0],) * 4), by["throughput"]),
+        requests_per_s=_metric(Distribution(*(rates[1],) * 4), by["throughput"]),
+        cell=bands.cell,
+        provenance=by["tpot"].provenance,
+    )
+
+
+def metrics_of(found: Reported, engines_busy: int) -> dict[str, Distribution]:
+    """Distributions by name of the metric; no `tpot` for answers of one token."""
+    rate = found.output_tokens_per_s * engines_busy
+    named = {"throughput": Distribution(*(rate,) * 4), "ttft": found.ttft_ms, "e2e": found.e2e_ms}
+    return named | ({"tpot": found.tpot_ms} if found.tpot_ms else {})
+
+
+def simulated(
+    deployment: Deployment, load: Load, input_tokens: float, output_tokens: float, room: Room | None = None
+) -> tuple[Reported, int]:
+    """What the client of one engine reports by the laws alone, and how many engines are busy.
+
+    `room`: that of `room_of`, where it is known already. Raises as `predict`.
+    """
     from rightslice.simulation.loadtest import closed_test, open_test  # noqa: PLC0415 - loads numba
 
-    server = _server(deployment, load, input_tokens, output_tokens)
+    server = _server(deployment, room or room_of(deployment, load, input_tokens, output_tokens))
     test = _test(deployment, load, server, input_tokens + output_tokens)
     lengths = _lengths(input_tokens, output_tokens, load.shortest_share, test.requests)
+    measured_by_clients = load.kind in ("closed", "open")
+    outside_s = era(deployment.device, deployment.settings).request_s if measured_by_clients else 0.0
     if load.kind == "open":
         gaps = generator(0, "predict", "arrivals").exponential(test.engines / load.rate_per_s, test.requests)
         found = open_test(server, np.cumsum(gaps), lengths)
     else:
-        found = closed_test(server, lengths, test.in_flight)
+        found = closed_test(server, lengths, test.in_flight, outside_s)
     if found is None:
         raise InfeasibleError("RS2001", "a request is longer than the cache of the engine")
-    bands = accuracy.bands(deployment.architecture, deployment.device, deployment.settings, guessed=deployment.guessed)
-    rates = (found.output_tokens_per_s * test.engines, found.requests_per_s * test.engines)
-    return Prediction(
-        ttft_ms=_metric(found.ttft_ms, bands.ttft),
-        tpot_ms=_metric(found.tpot_ms, bands.tpot) if found.tpot_ms else None,
-        e2e_ms=_metric(found.e2e_ms, bands.e2e),
-        output_tokens_per_s=_metric(Distribution(*(rates[0],) * 4), bands.throughput),
-        requests_per_s=_metric(Distribution(*(rates[1],) * 4), bands.throughput),
-        cell=bands.cell,
-        provenance=bands.tpot.provenance,
-    )
+    step_ms = found.tpot_ms.mean if found.tpot_ms else 0.0
+    return found.later(outside_s * 1e3 + load.waiting_steps * step_ms), test.engines
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How one engine is started, the blocks of its cache, and the lengths of its requests in tokens."""
+
+    settings: EngineSettings
+    kv_blocks: int
+    longest_tokens: int
+    typical_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +181,12 @@ def engine_defaults(settings: EngineSettings, device: Device) -> EngineDefaults:
     return other.defaults(other.latest_version, device)
 
 
-def _server(deployment: Deployment, load: Load, input_tokens: float, output_tokens: float) -> LlmServer:
-    """One engine of the deployment; its batch is at least as large as a static one."""
-    architecture, device, settings = deployment.architecture, deployment.device, deployment.settings
+def room_of(deployment: Deployment, load: Load, input_tokens: float, output_tokens: float) -> Room:
+    """Settings and cache of one engine; its batch is at least as large as a static one.
+
+    Raises InfeasibleError RS2001 where the weights do not fit.
+    """
+    device, settings = deployment.device, deployment.settings
     if load.kind == "static_batch":
         largest = max(1, round(load.requests / deployment.engines))
         settings = replace(settings, max_num_seqs=max(settings.max_num_seqs, min(largest, MOST_IN_FLIGHT)))
@@ -147,24 +194,45 @@ def _server(deployment: Deployment, load: Load, input_tokens: float, output_toke
     longest = round(input_tokens) + round(output_tokens)
     typical = max(1, round(input_tokens) + round(output_tokens) // 2)
     in_memory = settings if settings.engine in engines() else replace(settings, engine=_OTHER_ENGINES_AS)
-    space = footprint(architecture, device, in_memory, typical_tokens=typical)
+    space = footprint(deployment.architecture, device, in_memory, typical_tokens=typical)
     if space.weights_bytes > device.memory_bytes:
         weights, memory = format_bytes(space.weights_bytes, binary=True), format_bytes(space.device_bytes, binary=True)
         raise InfeasibleError("RS2001", f"weights of {weights} on a device of {memory}")
     block = settings.block_size_tokens
-    blocks = max(space.kv_tokens // settings.data_parallel_size // block, -(-(longest + 1) // block) + 1)
+    tokens = _kv_tokens(space, settings, typical) // settings.data_parallel_size
+    return Room(settings, max(tokens // block, -(-(longest + 1) // block) + 1), longest, typical)
+
+
+def _server(deployment: Deployment, room: Room) -> LlmServer:
+    settings = room.settings
+    facts = engine(settings.engine if settings.engine in engines() else _OTHER_ENGINES_AS)
+    costs = step_costs(deployment.architecture, deployment.device, settings, typical_tokens=room.typical_tokens)
     return LlmServer(
         deployment="one",
         model="one",
         replicas=1,
-        costs=step_costs(architecture, device, settings, typical_tokens=typical),
-        kv_blocks=blocks,
-        block_size_tokens=block,
+        costs=costs,
+        kv_blocks=room.kv_blocks,
+        block_size_tokens=settings.block_size_tokens,
         max_num_seqs=settings.max_num_seqs,
         max_num_batched_tokens=settings.max_num_batched_tokens,
-        max_model_len=longest + 1,
-        admission=engine(in_memory.engine).admission,
+        max_model_len=room.longest_tokens + 1,
+        admission=facts.admission,
+        prefill_first=facts.prefill_first or _first_vllm(settings),
     )
+
+
+def _kv_tokens(space: Footprint, settings: EngineSettings, typical: int) -> int:
+    """Tokens in the cache of a replica, also of one that starts against the rules of the memory model."""
+    if space.fits or space.kv_bytes_per_sequence <= 0:
+        return space.kv_tokens
+    return space.kv_cache_bytes * typical // space.kv_bytes_per_sequence * settings.data_parallel_size
+
+
+def _first_vllm(settings: EngineSettings) -> bool:
+    """vLLM before chunked prefill became its default: prompts have steps of their own."""
+    old = bool(settings.version) and version_key(settings.version) < version_key(_VLLM_MIXES_SINCE)
+    return settings.engine == "vllm" and old
 
 
 def _test(deployment: Deployment, load: Load, server: LlmServer, tokens: float) -> _Test:
@@ -183,6 +251,7 @@ def _test(deployment: Deployment, load: Load, server: LlmServer, tokens: float) 
     return _Test(busy, present * rounds, present)
 
 
+@lru_cache(maxsize=256)
 def _lengths(input_tokens: float, output_tokens: float, shortest: float, count: int) -> StageLengths:
     """`count` requests, uniform between the shortest share of the nominal lengths and all of them."""
     rng = generator(0, "predict", "lengths")
@@ -194,14 +263,13 @@ def _lengths(input_tokens: float, output_tokens: float, shortest: float, count: 
 
 
 def _metric(found: Distribution, band: accuracy.MetricBand) -> Metric:
-    mean = found.mean * band.bias
     return Metric(
-        mean,
-        found.p50 * band.bias,
-        found.p95 * band.bias,
-        found.p99 * band.bias,
-        mean / (1.0 + band.relative_error),
-        mean * (1.0 + band.relative_error),
-        mean * (1.0 + band.relative_error95),
+        found.mean,
+        found.p50,
+        found.p95,
+        found.p99,
+        found.mean / (1.0 + band.relative_error),
+        found.mean * (1.0 + band.relative_error),
+        found.mean * (1.0 + band.relative_error95),
         band.provenance,
     )

@@ -7,10 +7,12 @@ from typing import cast
 
 from rightslice.app.models import find_model
 from rightslice.app.predict import Deployment, Load, Prediction, engine_defaults, predict
-from rightslice.app.sizing import asked_about
+from rightslice.catalogue.accelerators import device, resolve_device
 from rightslice.catalogue.engines import engines
+from rightslice.catalogue.hardware import Device
 from rightslice.core.engine import Dtype, EngineSettings, KvDtype
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
+from rightslice.memory.computation import cache_dtype
 from rightslice.memory.legality import legal_parallelism, slice_parallelism
 
 GENERATES = ("decoder", "encoder-decoder")
@@ -61,7 +63,7 @@ def predict_one(asked: Asked, load: Load, input_tokens: int, output_tokens: int)
     architecture = find_model(asked.model)
     if architecture.kind not in GENERATES:
         raise BadInputError(Diagnostic("RS0501", f"{asked.model} does not generate text", hint="give a language model"))
-    where = asked_about(asked.accelerator)[0]
+    where = _device(asked.accelerator)
     if asked.engine not in engines():
         hint = did_you_mean(asked.engine, engines()) or f"known are {', '.join(engines())}"
         raise BadInputError(Diagnostic("RS0501", f'unknown engine "{asked.engine[:40]}"', hint=hint))
@@ -73,7 +75,9 @@ def predict_one(asked: Asked, load: Load, input_tokens: int, output_tokens: int)
         data_parallel_size=asked.data_parallel_size,
         expert_parallel=asked.expert_parallel and bool(architecture.moe),
         weight_dtype=asked.dtype or cast("Dtype", architecture.published_dtype),
-        kv_dtype=asked.kv_dtype or ("fp8" if architecture.kv_dtype_published == "fp8" else "bf16"),
+        kv_dtype=cast(
+            "KvDtype", cache_dtype(architecture, asked.engine, asked.engine_version, "bf16", asked.kv_dtype or "")
+        ),
         max_model_len=input_tokens + output_tokens,
     )
     usual = engine_defaults(settings, where)
@@ -94,3 +98,16 @@ def predict_one(asked: Asked, load: Load, input_tokens: int, output_tokens: int)
     return Answer(
         architecture.name, where.name, there, asked.engine, settings, load, input_tokens, output_tokens, found
     )
+
+
+def _device(text: str) -> Device:
+    """The accelerator or slice of that name. Raises BadInputError with the nearest known ones."""
+    found = resolve_device(text)
+    try:
+        if found is not None:
+            return device(*found)
+    except KeyError:
+        pass
+    from rightslice.app.sizing import asked_about  # noqa: PLC0415 - heavy, and only for its message
+
+    return asked_about(text)[0]

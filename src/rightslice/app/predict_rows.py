@@ -20,6 +20,7 @@ from rightslice.catalogue.hardware import WHOLE, Device
 from rightslice.catalogue.mig import geometry
 from rightslice.catalogue.models import resolve_model
 from rightslice.catalogue.unknown import usual_decoder
+from rightslice.catalogue.versions import version_key
 from rightslice.core.engine import Dtype, EngineSettings
 from rightslice.core.errors import BadInputError, Diagnostic, Location, RightsliceError
 from rightslice.core.estimate import Metric
@@ -40,8 +41,16 @@ _RELEASES: Final = {
     ("sglang", 2024): "0.3.0", ("sglang", 2025): "0.5.0",
 }  # fmt: skip
 """Releases of the middle of a year, for versions that are given by their year only."""
+_TUNED: Final = "0.21.0"
+"""Audited submissions of mid-2025 name the TensorRT library instead of a release of TensorRT-LLM. Forks for such
+submissions that carry the name are as fast as later releases."""
 _SHORTER: Final = {"inferencex": 0.8}
 """Sources whose harness draws lengths between this share of the nominal ones and all of them."""
+_RECEIVING: Final = ("inferencex", "aiconfigurator-silicon")
+_RECEIVES_SINCE: Final = "0.5.7"
+_WAITING_STEPS: Final = 27.0
+"""These sources start SGLang since 0.5.9 with --scheduler-recv-interval 30: measured first tokens come 24 to 35 steps
+later than prefill explains, in proportion to the time of a step."""
 _ROOM_FOR_CACHE: Final = 0.5
 """A row without tensor parallelism gets the smallest that leaves this share of the device beside the weights."""
 _METRICS: Final = ("output_tokens_s_total", "ttft_ms_mean", "tpot_ms_mean", "e2e_ms_mean", "requests_s", "rtfx")
@@ -91,12 +100,25 @@ def predicted_rows(rows: Iterable[Row]) -> Iterator[tuple[Row, Prediction | None
 
 
 def predict_row(row: Row) -> Prediction:
-    """Raises RightsliceError or ValueError with the reason where there is no prediction."""
+    """The statistic that the row states, the mean or the median, stands as the mean.
+
+    Raises RightsliceError or ValueError with the reason where there is no prediction."""
     task = row.get("task") or "llm"
     if task != "llm":
         raise ValueError(f"task {task}: only llm is predicted")
     prompt, answer = _number(row, "isl"), _number(row, "osl")
-    return predict(deployment_of(row), load_of(row), prompt, answer)
+    found = predict(deployment_of(row), load_of(row), prompt, answer)
+    return replace(
+        found,
+        ttft_ms=found.ttft_ms.at_median() if states_median(row, "ttft") else found.ttft_ms,
+        tpot_ms=found.tpot_ms.at_median() if found.tpot_ms and states_median(row, "tpot") else found.tpot_ms,
+        e2e_ms=found.e2e_ms.at_median() if states_median(row, "e2e") else found.e2e_ms,
+    )
+
+
+def states_median(row: Row, metric: str) -> bool:
+    """Whether a row's figure is the median over requests, not their mean."""
+    return row.get(f"{metric}_stat") == "p50"
 
 
 def deployment_of(row: Row) -> Deployment:
@@ -131,17 +153,24 @@ def deployment_of(row: Row) -> Deployment:
 
 
 def load_of(row: Row) -> Load:
-    """The load of a row; its harness's lengths vary where that is known."""
-    kind = row["load"]
+    """The load of a row; what is known of its source's harness is taken into account."""
+    kind, source = row["load"], row.get("source", "")
     if kind not in get_args(LoadKind):
         raise ValueError(f"unknown load {kind[:40]!r}")
-    shortest = next((share for name, share in _SHORTER.items() if row.get("source", "").startswith(name)), 1.0)
+    engine, version = _engine(row)
+    recent = not version or version_key(version) >= version_key(_RECEIVES_SINCE)
+    waits = engine == "sglang" and source.startswith(_RECEIVING) and recent
+    common = Load(
+        kind,  # type: ignore[arg-type]
+        shortest_share=next((share for name, share in _SHORTER.items() if source.startswith(name)), 1.0),
+        waiting_steps=_WAITING_STEPS if waits else 0.0,
+    )
     if kind == "open":
-        return Load("open", rate_per_s=_number(row, "request_rate"), shortest_share=shortest)
+        return replace(common, rate_per_s=_number(row, "request_rate"))
     if kind == "saturated":
-        return Load("saturated", shortest_share=shortest)
+        return common
     given = row.get("concurrency_or_batch") or row.get("request_rate", "")
-    return Load(kind, requests=_number({"n": given}, "n"), shortest_share=shortest)  # type: ignore[arg-type]
+    return replace(common, requests=_number({"requests": given}, "requests"))
 
 
 def table(found: Iterable[tuple[Row, Prediction | None, str]]) -> str:
@@ -236,6 +265,10 @@ def _engine(row: Row) -> tuple[str, str]:
     parts = [part for part in re.split(r"[+/ ]|-(?=vllm)", given) if part]
     name = next((_ENGINES.get(part, part) for part in parts if _ENGINES.get(part, part) in engines()), given)
     text = row.get("engine_version", "").lower()
+    if text.startswith("tensorrt 10"):
+        return name, _TUNED
+    if "mlperf" in text:
+        return name, ""
     year = re.search(r"\b20(\d\d)\b", text)
     if year and not re.search(r"nightly|\d+\.\d+\.\d+", text):
         return name, _RELEASES.get((name, 2000 + int(year[1])), "")

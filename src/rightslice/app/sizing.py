@@ -73,12 +73,13 @@ def size_model(
 
     Raises BadInputError for unknown names and values.
     """
-    known = {field.name for field in fields(SizeRequest)} - {"line"}
+    known = {field.name for field in fields(SizeRequest)} - {"line", "free_bytes"}
     if unknown := sorted(set(asked) - known):
         raise TypeError(f"unknown argument {unknown[0]}")
     architecture = find_model(source)
     line = command_line(architecture, start.device, **start.asked) if start else None
-    request = SizeRequest(accelerator=accelerator, line=line, **asked)
+    free_bytes = start.free_memory_bytes if start else None
+    request = SizeRequest(accelerator=accelerator, line=line, free_bytes=free_bytes, **asked)
     return size(architecture, request, asked_about(accelerator, device_memory_bytes))
 
 

@@ -1,4 +1,5 @@
-"""How engines spell and read the arguments that bear on memory: `engine_arguments.json`."""
+"""How engines spell and read the arguments that bear on memory, and all others that their parsers accept:
+`engine_arguments.json` and `engine_flags.json`."""
 
 from __future__ import annotations
 
@@ -64,10 +65,15 @@ class EngineArguments:
     suffixed: frozenset[str]
     quantization: QuantizationFlag | None
     compute: ComputeRules
+    lora_ranks: tuple[int, ...]
 
     def spelled(self, name: str) -> str:
         """The engine's own spelling of a common name; empty when it has none."""
         return next((own for own, common in self.names.items() if common == name), "")
+
+    def next_rank(self, rank: int) -> int | None:
+        """The smallest rank of adapters that is taken and holds `rank`; None when all that are taken are smaller."""
+        return next((size for size in self.lora_ranks or (rank,) if size >= rank), None)
 
 
 @cache
@@ -83,6 +89,7 @@ def engine_arguments(name: str) -> EngineArguments:
         suffixed=frozenset(row["suffixed"]),
         quantization=_quantization(row["quantization"]) if row["quantization"] else None,
         compute=ComputeRules(half["from"], half["always"], half["least_capability"], frozenset(row["no_half"])),
+        lora_ranks=tuple(row.get("lora_ranks", ())),
     )
 
 
@@ -90,6 +97,31 @@ def _quantization(row: Mapping[str, Any]) -> QuantizationFlag:
     lists = {key: tuple(row[key]) for key in ("methods", "earlier", "lacks", "deprecated", "anything")}
     reads = {checkpoint: tuple(accepted) for checkpoint, accepted in row["reads"].items()}
     return QuantizationFlag(**lists, while_loading=row["while_loading"], reads=reads, unset=row["unset"])
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFlags:
+    """Every argument that the parser of `version` accepts; an unambiguous beginning may stand for a name."""
+
+    version: str
+    names: frozenset[str]
+    abbreviations: bool
+
+    def meant(self, flag: str) -> tuple[str, ...]:
+        """The names that the flag stands for: one when it is accepted, several when it is ambiguous."""
+        if flag in self.names or not self.abbreviations:
+            return (flag,) if flag in self.names else ()
+        return tuple(sorted(name for name in self.names if name.startswith(flag))) if len(flag) > 1 else ()
+
+
+@cache
+def known_flags(name: str) -> KnownFlags | None:
+    """Of the engine of that name; None where no list of them was read."""
+    row = read_json("engine_flags.json")["engines"].get(name)
+    if row is None:
+        return None
+    names = (*row["names"], *row["switches"], *(f"--no-{switch[2:]}" for switch in row["switches"]))
+    return KnownFlags(row["version"], frozenset(names), row["abbreviations"])
 
 
 @cache

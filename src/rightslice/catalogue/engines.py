@@ -9,13 +9,13 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from rightslice.catalogue.datafiles import read_json
+from rightslice.catalogue.engine_reserve import Reserve, reserve_of
 from rightslice.catalogue.hardware import Device
-from rightslice.catalogue.versions import Era, era_of, eras, minor_version
+from rightslice.catalogue.versions import Era, era_of, eras, minor_version, version_key
 from rightslice.core.engine import EngineSettings
 
 GIB = 2**30
 _DEFAULTS = ("memory_fraction", "max_num_seqs", "max_num_batched_tokens")
-MIB = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,16 @@ class Argument:
     members: Mapping[str, str] | None = None
     unit_bytes: int | None = None
     quantise: bool = False
+    override: bool = False
 
-    def value(self, settings: EngineSettings, source: str, *, quantise: bool) -> str | None:
+    def value(self, settings: EngineSettings, source: str, *, quantise: bool, override: bool) -> str | None:
         """The text to pass, empty for a bare flag, None when it is left out."""
         if self.constant is not None:
             return self.constant
         given: Any = source if self.field == "source" else getattr(settings, self.field)
-        if (self.quantise and not quantise) or (self.only_if and not getattr(settings, self.only_if)):
+        if (self.quantise and not quantise) or (self.override and not override):
+            return None
+        if self.only_if and not getattr(settings, self.only_if):
             return None
         if self.when is not None:
             return "" if bool(given) is self.when else None
@@ -81,6 +84,8 @@ class EngineFacts:
     for weights and KV cache; kv-of-free = share of what is free after the weights, for the KV cache.
     `admission`: what a request must find room for to start: its prompt, its prompt and whole answer, or an estimate of
     what all running ones will answer. `prefill_first`: nobody decodes in a step that computes prompts.
+    `fixed_kv`: model types that ignore a cache type. `reserve`: how the share is chosen where none is given.
+    `refuses_long_prompts`: without chunked prefill, those of more tokens than a step; other engines hold them whole.
     """
 
     name: str
@@ -105,6 +110,9 @@ class EngineFacts:
     eras: Mapping[str, tuple[Era, ...]]
     weight_methods: Mapping[str, tuple[str, ...]]
     kv_min_capability: Mapping[str, float]
+    fixed_kv: frozenset[str]
+    reserve: Reserve | None
+    refuses_long_prompts: bool
     admission: Literal["prompt", "answer", "estimate"]
     prefill_first: bool
 
@@ -132,7 +140,7 @@ class EngineFacts:
         if self.defaults_of:
             inside = engine(self.defaults_of)
             return replace(inside.defaults(inside.latest_version, device), note=self.defaults_note)
-        return EngineDefaults(
+        found = EngineDefaults(
             memory_fraction=float(self._default("memory_fraction", version, device)),
             max_num_seqs=int(self._default("max_num_seqs", version, device)),
             max_num_batched_tokens=int(self._default("max_num_batched_tokens", version, device)),
@@ -141,27 +149,31 @@ class EngineFacts:
             block_size_tokens=int(self._default("block_size_tokens", version, device)),
             note=self.defaults_note,
         )
+        alone = EngineSettings(max_num_batched_tokens=found.max_num_batched_tokens, chunked_prefill=True)
+        share = self.reserve.share(version, device, alone) if self.reserve else None
+        return found if share is None else replace(found, memory_fraction=share)
 
     def _default(self, field: str, version: str, device: Device) -> float:
         memory_gib = device.memory_bytes / GIB
         name = device.name.lower()
         era = era_of(self.eras.get(field, ()), version)
         tier = next(t for t in era.tiers if t.holds(memory_gib, name))
-        if tier.reserved_mib is not None:
-            return round(1.0 - tier.reserved_mib * MIB / device.memory_bytes, 3)
         found: float = tier.value
         return found
 
-    def arguments(self, settings: EngineSettings, source: str, *, quantise: bool = False) -> dict[str, str]:
+    def arguments(
+        self, settings: EngineSettings, source: str, *, quantise: bool = False, override: bool = False
+    ) -> dict[str, str]:
         """Flag -> value that starts the engine on `source` as `settings` say; an empty value is a bare word.
 
         `quantise`: the checkpoint has another precision than `settings.weight_dtype`; the engine must convert it.
+        `override`: untold, the engine would keep its cache in another format than `settings.kv_dtype`.
         """
-        return _passed(self.argument_table, settings, source, quantise)
+        return _passed(self.argument_table, settings, source, quantise=quantise, override=override)
 
     def environment(self, settings: EngineSettings, source: str) -> dict[str, str]:
         """Environment variables that carry settings."""
-        return _passed(self.environment_table, settings, source, quantise=False)
+        return _passed(self.environment_table, settings, source, quantise=False, override=False)
 
     def metrics(self, version: str) -> Mapping[str, str]:
         """running, waiting, kv_use, ttft, tpot, e2e -> metric name, those that the engine has."""
@@ -206,6 +218,20 @@ class EngineFacts:
         named = [a.values.get(dtype, "") for a in self.argument_table if a.field == "kv_dtype" and a.values]
         return next((name for name in named if name in listed), None)
 
+    def follows_declared_cache(self, version: str, method: str, dtype: str) -> bool:
+        """Whether `version`, told nothing, keeps the KV cache in the `dtype` that a checkpoint of `method` declares.
+
+        KeyError where that is not established; an engine around another does as the newest of that one.
+        """
+        if self.defaults_of:
+            inside = engine(self.defaults_of)
+            return inside.follows_declared_cache(inside.latest_version, method, dtype)
+        rows = self.eras.get("declared_kv", ())
+        if not rows or version_key(version) < rows[0].since:
+            raise KeyError(version)
+        followed: Mapping[str, list[str]] = era_of(rows, version).tiers[0].value
+        return any(method.startswith(known) for known in followed.get(dtype, ()))
+
     def quantises(self, args: Mapping[str, str]) -> bool:
         """Whether these arguments make the engine lower the precision of a checkpoint while loading it."""
         return any(
@@ -217,10 +243,12 @@ class EngineFacts:
         return era_of(self.eras.get(kind, ()), version).tiers[0].value
 
 
-def _passed(table: tuple[Argument, ...], settings: EngineSettings, source: str, quantise: bool) -> dict[str, str]:
+def _passed(
+    table: tuple[Argument, ...], settings: EngineSettings, source: str, *, quantise: bool, override: bool
+) -> dict[str, str]:
     passed: dict[str, str] = {}
     for argument in table:
-        value = argument.value(settings, source, quantise=quantise)
+        value = argument.value(settings, source, quantise=quantise, override=override)
         if value is not None:
             passed |= {argument.flag: value} if argument.flag else {value: ""}
     return passed
@@ -239,6 +267,7 @@ def engine(name: str) -> EngineFacts:
 
 def _facts(name: str, row: Mapping[str, Any]) -> EngineFacts:
     versioned = {kind: row[kind] for kind in ("metrics", "drain_flag", "kv_dtypes", "min_capability")}
+    versioned["declared_kv"] = row.get("declared_kv", [])
     return EngineFacts(
         name=name,
         title=row["title"],
@@ -262,6 +291,9 @@ def _facts(name: str, row: Mapping[str, Any]) -> EngineFacts:
         eras={kind: eras(rows) for kind, rows in {**row["defaults"], **versioned}.items()},
         weight_methods={dtype: tuple(methods) for dtype, methods in row.get("weight_methods", {}).items()},
         kv_min_capability=row.get("kv_min_capability", {}),
+        fixed_kv=frozenset(row.get("fixed_kv", ())),
+        reserve=reserve_of(row.get("reserve")),
+        refuses_long_prompts=row.get("refuses_long_prompts", False),
         admission=row.get("admission", "prompt"),
         prefill_first=row.get("prefill_first", False),
     )

@@ -34,13 +34,9 @@ def minor_version(version: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """One value and the conditions on the device under which it holds.
-
-    `reserved_mib`: the value is the share of the device's memory that is left after that much.
-    """
+    """One value and the conditions on the device under which it holds."""
 
     value: Any = None
-    reserved_mib: float | None = None
     min_memory_gib: float = 0.0
     below_memory_gib: float = float("inf")
     name_lacks: tuple[str, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Provenance = Literal["measured", "calibrated", "interpolated", "first-principles", "unvalidated"]
@@ -45,6 +45,11 @@ class Metric:
     high: float
     high95: float
     provenance: Provenance
+
+    def at_median(self) -> Metric:
+        """The median in the place of the mean, with the mean's relative interval."""
+        factor = self.p50 / self.mean
+        return replace(self, mean=self.p50, low=self.low * factor, high=self.high * factor, high95=self.high95 * factor)
 
 
 def least_trusted(*provenances: Provenance) -> Provenance:

@@ -164,3 +164,18 @@ class SimulationResult:
         parts += [(r.requests, r.slo_attainment) for r in self.pipelines]
         total = sum(n for n, _ in parts)
         return sum(n * share for n, share in parts) / total if total else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Errors of predictions of one metric. `macro_median_ape`: mean of the groups' medians.
+
+    Shares of rows within 20 %, and inside the 80 % interval.
+    """
+
+    rows: int
+    groups: int
+    median_ape: float
+    macro_median_ape: float
+    within_20pct: float
+    interval_coverage: float

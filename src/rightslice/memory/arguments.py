@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
-import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rightslice.catalogue.architecture import Architecture
-from rightslice.catalogue.engine_arguments import COMMON, EngineArguments, engine_arguments, names_of_all
+from rightslice.catalogue.engine_arguments import COMMON, EngineArguments, engine_arguments
 from rightslice.catalogue.engines import GIB, EngineFacts, engine
 from rightslice.catalogue.hardware import Device
 from rightslice.catalogue.versions import version_key
 from rightslice.core.engine import EngineSettings
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
-from rightslice.memory.computation import chosen
+from rightslice.memory.computation import cache_dtype, cache_note, chosen
+from rightslice.memory.flags import Words, words_of
 from rightslice.memory.speculation import parsed_speculation
 
 _COMPUTE: Final[dict[str, str]] = {
@@ -26,7 +27,6 @@ _KV_WIDTHS: Final[dict[str, str]] = {
     "fp8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "fp8_inc": "fp8", "nvfp4": "fp4", "bfloat16": "bf16",
     "float16": "fp16", "bf16": "bf16", "auto": "",
 }  # fmt: skip
-_WORDS: Final = {"--dtype": _COMPUTE, "--kv-cache-dtype": _KV_WIDTHS}
 _NUMBERS: Final[dict[str, str]] = {
     "--tensor-parallel-size": "tensor_parallel_size",
     "--pipeline-parallel-size": "pipeline_parallel_size",
@@ -39,12 +39,19 @@ _NUMBERS: Final[dict[str, str]] = {
     "--max-loras": "lora_slots",
     "--max-lora-rank": "lora_max_rank",
     "--kv-cache-memory-bytes": "kv_cache_memory_bytes",
+    "--cuda-graph-max-bs": "graph_sequences",
 }
 _MOST: Final[dict[str, int]] = {"--kv-cache-memory-bytes": 1 << 50}
 _LORA: Final = "lora"
 """Not a field: one slot of rank 16 unless other arguments say more (vLLM's defaults)."""
 _DP_ATTENTION: Final = "dp_attention"
 """Not a field: data-parallel ranks are a part of the tensor-parallel ones (SGLang)."""
+_GRAPHS: Final = "graph_sequences"
+"""Not a field: most sequences of a captured step (SGLang)."""
+_PARTIAL: Final[dict[str, bool]] = {"none": True, "piecewise": False}
+"""Modes of CUDA graphs that capture no whole decode step, and whether they capture nothing at all."""
+_LEVELS: Final[dict[str, str]] = {"0": "none", "1": "piecewise", "2": "", "3": ""}
+"""Level of optimisation -> the mode that it implies (vLLM 0.32: config/vllm.py); empty: whole steps."""
 _SWITCHES: Final[dict[str, tuple[str, bool]]] = {
     "--enable-expert-parallel": ("expert_parallel", True),
     "--no-enable-expert-parallel": ("expert_parallel", False),
@@ -93,8 +100,8 @@ class CommandLine:
 
     `given`: fields of the settings that it names. `compute`: format of computation asked for and `quantization`:
     method asked for, empty where the engine chooses. `ranks_per_tensor`: tensor-parallel ranks as the engine counts
-    them for each of the settings' (the data-parallel ones of DP attention). `others`: arguments that do not bear on
-    memory.
+    them for each of the settings' (the data-parallel ones of DP attention). `whole_graphs`: whole decode steps are
+    captured. `others`: arguments that do not bear on memory.
     """
 
     settings: EngineSettings
@@ -102,6 +109,7 @@ class CommandLine:
     compute: str = ""
     quantization: str = ""
     ranks_per_tensor: int = 1
+    whole_graphs: bool = True
     others: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -120,37 +128,49 @@ def parse_arguments(
     arguments say otherwise. Raises BadInputError RS0501 for values that make no sense and for names of other engines.
     """
     spelling = engine_arguments(facts.name)
-    changes, words, others = _read(spelling, facts, arguments)
+    given = words_of(spelling, facts, version, arguments, lambda name: name in _SWITCHES)
+    changes, words, others = _read(spelling, facts, given)
     compute = chosen(architecture, device, facts.name, version, words.get("--dtype", ""))
     settings = _defaults(architecture, device, facts, version)
     weights = formats.weights or (architecture.published_dtype if architecture.quantisation else compute)
     method = words.get("--quantization", "")
     if spelling.quantization is not None and not architecture.quantisation:
         weights = spelling.quantization.while_loading.get(method) or weights
-    kept = words.get("--kv-cache-dtype") or formats.kv or ("fp32" if formats.weights == "fp32" else compute)
+    asked = words.get("--kv-cache-dtype") or formats.kv or ""
+    kept = cache_dtype(architecture, facts.name, version, "fp32" if formats.weights == "fp32" else compute, asked)
     settings = replace(settings, weight_dtype=weights, kv_dtype=kept)  # type: ignore[arg-type]
     if changes.pop(_LORA, False):
         changes = {"lora_slots": 1, "lora_max_rank": 16, **changes}
+    partial = words.get("--compilation-config") or words.get("--optimization-level", "")
+    if _PARTIAL.get(partial, False):
+        changes.setdefault("enforce_eager", True)
+    graphs = changes.pop(_GRAPHS, None)
     settings, ranks, notes = _ranked(settings, facts, changes)
+    if facts.reserve is not None and "memory_fraction" not in changes:
+        share = facts.reserve.share(version, device, settings, ranks, graphs)
+        settings = replace(settings, memory_fraction=settings.memory_fraction if share is None else share)
     return CommandLine(
         settings=_completed(architecture, settings, changes),
         given=frozenset(changes),
         compute=words.get("--dtype", ""),
         quantization=method,
         ranks_per_tensor=ranks,
+        whole_graphs=partial not in _PARTIAL,
         others=tuple(dict.fromkeys(others)),
-        notes=notes,
+        notes=tuple(
+            note for note in (*given.notes, *notes, cache_note(architecture, facts.name, version, asked)) if note
+        ),
     )
 
 
 def _read(
-    spelling: EngineArguments, facts: EngineFacts, arguments: str
+    spelling: EngineArguments, facts: EngineFacts, given: Words
 ) -> tuple[dict[str, Any], dict[str, str], list[str]]:
     """Fields of the settings, the words of arguments that are no field, and what does not bear on memory."""
-    given, others = _pairs(spelling, facts, arguments)
     changes: dict[str, Any] = {}
     words: dict[str, str] = {}
-    for name, flag, text in given:
+    others = list(given.others)
+    for name, flag, text in given.pairs:
         if name == "--max-num-batched-tokens" and facts.name != COMMON and text == "-1":
             changes["chunked_prefill"] = False
         elif name in _NUMBERS:
@@ -159,12 +179,7 @@ def _read(
             field, value = _SWITCHES[name]
             changes[field] = value
         elif name in _WORDS:
-            words[name] = _one_of(flag, text, _WORDS[name])
-        elif name == "--quantization" and not text:
-            raise BadInputError(Diagnostic("RS0501", f"{flag} needs a method"))
-        elif name == "--quantization":
-            unset = spelling.quantization.unset if spelling.quantization else ""
-            words[name] = "" if text == unset else text[:40]
+            words[name] = _WORDS[name](spelling, flag, text)
         elif name in _READERS:
             changes |= _READERS[name](flag, text)
         elif name not in _ELSEWHERE:
@@ -172,13 +187,13 @@ def _read(
     return changes, words, others
 
 
-def _number(name: str, flag: str, text: str, *, suffixed: bool) -> int | bool:
+def _number(name: str, flag: str, text: str, *, suffixed: bool) -> int:
     if name == "--max-model-len" and suffixed and text.casefold() in ("auto", "-1"):
         return AS_LONG_AS_FITS
     value = whole_number(flag, text, suffixed=suffixed)
     if not 1 <= value <= _MOST.get(name, 1 << 30):
         raise BadInputError(Diagnostic("RS0501", f"{flag} {value} is out of range"))
-    return value > 1 if name == "--expert-parallel-size" else value
+    return value
 
 
 _POWERS: Final = {"k": 1, "m": 2, "g": 3, "t": 4}
@@ -212,11 +227,19 @@ def _ranked(
     """(settings, tensor ranks of the engine for one of the settings', notes) with `changes` made.
 
     SGLang: `--enable-dp-attention` divides the tensor-parallel ranks into data-parallel ones for the attention; without
-    it they are replicas of their own behind one port.
+    it they are replicas of their own behind one port. Ranks that share the experts are a part of the tensor-parallel
+    ones (SGLang, TensorRT-LLM). Raises BadInputError RS0501 where sizes do not divide.
     """
     inside = changes.pop(_DP_ATTENTION, False)
+    experts = changes.get("expert_parallel", True)
+    if experts is not True and experts is not False:
+        changes["expert_parallel"] = experts > 1
     settings = replace(settings, **changes)
     ranks, tensor = settings.data_parallel_size, settings.tensor_parallel_size
+    if experts and tensor % experts:
+        flags = [engine_arguments(facts.name).spelled(f"--{kind}-parallel-size") for kind in ("expert", "tensor")]
+        message = f"{flags[0]} {experts} does not divide {flags[1]} {tensor}"
+        raise BadInputError(Diagnostic("RS0501", message, None, f"{flags[0]} {math.gcd(experts, tensor)}"))
     if facts.name == COMMON or ranks == 1:
         return settings, 1, ()
     if inside and tensor % ranks == 0:
@@ -273,44 +296,6 @@ def _defaults(architecture: Architecture, device: Device, facts: EngineFacts, ve
     )
 
 
-def _pairs(
-    spelling: EngineArguments, facts: EngineFacts, arguments: str
-) -> tuple[list[tuple[str, str, str]], list[str]]:
-    """(common name, as written, value) of what is known or looks like an argument, and words that belong to none."""
-    try:
-        words = shlex.split(arguments)
-    except ValueError as error:
-        raise BadInputError(Diagnostic("RS0501", f"--engine-args: {error}")) from None
-    found: list[tuple[str, str, str]] = []
-    others: list[str] = []
-    i = 0
-    while i < len(words):
-        flag, given, text = words[i].partition("=")
-        i += 1
-        if not flag.startswith("-"):
-            others.append(flag)
-            continue
-        name = _common_name(spelling, facts, flag)
-        takes_value = name not in _SWITCHES and i < len(words) and not re.match(r"-[A-Za-z-]", words[i])
-        if not given and takes_value:
-            text = words[i]
-            i += 1
-        found.append((name, flag, text))
-    return found, others
-
-
-def _common_name(spelling: EngineArguments, facts: EngineFacts, flag: str) -> str:
-    """The name under which a flag is read. Raises BadInputError RS0501 for one that only other engines have."""
-    own = f"--{flag[2:].replace('_', '-')}" if spelling.underscores and flag.startswith("--") else flag
-    if own in spelling.names:
-        return spelling.names[own]
-    meant = names_of_all().get(flag)
-    if meant is None:
-        return flag
-    hint = spelling.spelled(meant) or f"leave it out: {facts.title} has none like it"
-    raise BadInputError(Diagnostic("RS0501", f"{facts.title} has no argument {flag}", None, hint))
-
-
 def _gib(flag: str, text: str) -> int:
     try:
         value = float(text)
@@ -331,6 +316,26 @@ def _fraction(flag: str, text: str) -> float:
     return value
 
 
+def _method(spelling: EngineArguments, flag: str, text: str) -> str:
+    if not text:
+        raise BadInputError(Diagnostic("RS0501", f"{flag} needs a method"))
+    unset = spelling.quantization.unset if spelling.quantization else ""
+    return "" if text == unset else text[:40]
+
+
+def _graph_mode(flag: str, text: str) -> str:
+    """The mode of CUDA graphs in a compilation config: JSON, or an old level; empty where it says none."""
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict | int):
+        raise BadInputError(
+            Diagnostic("RS0501", f'{flag} "{text[:30]}" is no JSON object', None, '{"cudagraph_mode": "PIECEWISE"}')
+        )
+    return str(given.get("cudagraph_mode") or "").casefold() if isinstance(given, dict) else ""
+
+
 def _one_of(flag: str, text: str, known: dict[str, str]) -> str:
     if text not in known:
         hint = did_you_mean(text, known) or ", ".join(known)
@@ -342,6 +347,13 @@ _READERS: Final[dict[str, Callable[[str, str], dict[str, Any]]]] = {
     "--gpu-memory-utilization": lambda flag, text: {"memory_fraction": _fraction(flag, text)},
     "--speculative-config": lambda _, text: parsed_speculation(text),
     "--cpu-offload-gb": lambda flag, text: {"weights_offload_bytes": _gib(flag, text)},
+}
+_WORDS: Final[dict[str, Callable[[EngineArguments, str, str], str]]] = {
+    "--dtype": lambda _, flag, text: _one_of(flag, text, _COMPUTE),
+    "--kv-cache-dtype": lambda _, flag, text: _one_of(flag, text, _KV_WIDTHS),
+    "--compilation-config": lambda _, flag, text: _graph_mode(flag, text),
+    "--optimization-level": lambda _, flag, text: _one_of(flag, text, _LEVELS),
+    "--quantization": _method,
 }
 _ELSEWHERE: Final = ("--kv-offloading-size",)
 """Memory of the host."""

@@ -27,6 +27,7 @@ class CacheRules:
     log: Literal["", "blocks", "concurrency"]
     state_blocks: int
     checkpoint_blocks: int
+    block_per_sequence: bool
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The format in which an engine computes: what `--dtype` says, or what it chooses by itself."""
+"""The formats in which an engine computes and keeps its cache: what it is told, or what it chooses by itself."""
 
 from __future__ import annotations
 
@@ -36,6 +36,41 @@ def chosen(architecture: Architecture, device: Device, engine_name: str, version
     if published == "fp16":
         return "fp16" if half else fallback
     return fallback if rules.falls_back(version) else published
+
+
+def cache_dtype(architecture: Architecture, engine_name: str, version: str, computed: str, asked: str = "") -> str:
+    """The format of the KV cache: `asked`, else what the checkpoint declares where the engine follows that, else that
+    of computation. Some models stay in that one whatever is asked (`EngineFacts.fixed_kv`)."""
+    if architecture.family in engine(engine_name).fixed_kv:
+        return computed
+    follows = _follows_checkpoint(architecture, engine_name, version)
+    return asked or (architecture.kv_dtype_published if follows else computed)
+
+
+def cache_note(architecture: Architecture, engine_name: str, version: str, asked: str) -> str:
+    """What is to be known about that choice, or an empty string."""
+    facts, declared = engine(engine_name), architecture.kv_dtype_published
+    if architecture.family in facts.fixed_kv:
+        told = f"{facts.title} gives the attention of {architecture.family} models no cache type"
+        return f"{told}: --kv-cache-dtype has no effect" if asked else ""
+    if asked or not declared:
+        return ""
+    told, follows = f"{facts.title} {version}", _follows_checkpoint(architecture, engine_name, version)
+    if follows:
+        return f"the checkpoint declares a KV cache in {declared}, and {told} keeps it so unless told otherwise"
+    unknown = f"whether {told} keeps it so by itself is not known" if follows is None else f"{told} does not follow it"
+    return f"the checkpoint declares a KV cache in {declared}, {unknown}: counted in the format of computation"
+
+
+def _follows_checkpoint(architecture: Architecture, engine_name: str, version: str) -> bool | None:
+    """Whether the engine keeps the cache as the checkpoint declares; None when that is not known."""
+    facts, declared = engine(engine_name), architecture.kv_dtype_published
+    try:
+        return bool(declared) and facts.follows_declared_cache(
+            version or facts.latest_version, architecture.quantisation, declared
+        )
+    except KeyError:
+        return None
 
 
 def lacks_bfloat16(device: Device) -> bool:

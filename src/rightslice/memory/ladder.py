@@ -15,6 +15,7 @@ from rightslice.memory.footprint import Footprint, footprint
 from rightslice.memory.legality import legal_parallelism
 from rightslice.memory.overheads import UNSURE_BYTES, rank_step_tokens
 from rightslice.memory.precision import kv_support, weight_support
+from rightslice.memory.room import counted_device, taken
 from rightslice.memory.weights import weights_bytes
 
 COUNTS: Final = (1, 2, 4, 8, 16)
@@ -27,6 +28,7 @@ _SIZES: Final = frozenset({"tensor_parallel_size", "pipeline_parallel_size", "da
 class SizeRequest:
     """What is asked. `dtype` None: as published; `kv_dtype` None: 16 bit. `line`: an engine's command line, whose
     settings then hold throughout instead of vLLM's defaults: the split that it names, and the lengths it allows.
+    `free_bytes`: free on each device when that engine starts, None: all.
     """
 
     input_tokens: int = 1024
@@ -37,6 +39,7 @@ class SizeRequest:
     accelerator: str | None = None
     method: Literal["exact", "gke"] = "exact"
     line: CommandLine | None = None
+    free_bytes: int | None = None
 
     @property
     def tokens(self) -> int:
@@ -122,6 +125,8 @@ def fit(architecture: Architecture, request: SizeRequest, device: Device, split:
     """The fewest of 1, 2, 4, 8, 16 devices (or as many as given) that are legal and hold all sequences."""
     if refused := _unfit(architecture, request, device):
         return refused
+    if request.line is not None:
+        device = counted_device(engine(request.line.settings.engine), device, request.free_bytes)
     last = Refusal(device.name, 1, "")
     for count, settings in _tried(architecture, request, device, split):
         if illegal := legal_parallelism(architecture, settings):
@@ -149,10 +154,28 @@ def _unfit(architecture: Architecture, request: SizeRequest, device: Device) -> 
         return Refusal(device.name, 1, f"cannot run {dtype} weights" + ("; --dtype fp16 can" if half else ""))
     if request.cache not in ("bf16", "fp16") and kv_support(device, request.cache, *asked).level == "refused":
         return Refusal(device.name, 1, f"cannot keep a KV cache in {request.cache}")
-    if request.line and request.tokens > settings.max_model_len:
-        reason = f"{request.tokens:,} tokens are more than the longest context of {settings.max_model_len:,}"
-        return Refusal(device.name, 1, reason)
-    return None
+    refused = too_long(architecture, request) or (request.line and taken(device, settings, request.free_bytes))
+    return Refusal(device.name, 1, refused) if refused else None
+
+
+def too_long(architecture: Architecture, request: SizeRequest) -> str:
+    """Why requests of the asked length are refused, else empty.
+
+    Without an engine the usual question is put to models of any context.
+    """
+    line, tokens = request.line, request.tokens
+    limit = line.settings.max_model_len if line else architecture.context_max
+    usual = (request.input_tokens, request.output_tokens) == (SizeRequest().input_tokens, SizeRequest().output_tokens)
+    if limit is None or request.method == "gke" or (usual and line is None):
+        return ""
+    if tokens > limit:
+        return f"{tokens:,} tokens are more than the longest context of {limit:,}"
+    if line is None or line.settings.chunked_prefill or not engine(line.settings.engine).refuses_long_prompts:
+        return ""
+    step = line.settings.max_num_batched_tokens
+    return (
+        f"a prompt of {request.input_tokens:,} tokens exceeds a step of {step:,}" if request.input_tokens > step else ""
+    )
 
 
 def _tried(

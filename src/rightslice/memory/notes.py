@@ -32,7 +32,8 @@ def exact_notes(
         found.append(f"{tokens:,} tokens asked, the model's context is {limit:,}")
     if architecture.kv_dtype_published and kv_dtype in ("bf16", "fp16"):
         found.append(
-            f"the checkpoint declares a KV cache in {architecture.kv_dtype_published}: half of these cache bytes"
+            f"the checkpoint declares a KV cache in {architecture.kv_dtype_published}: fewer cache bytes where the "
+            f"engine follows it (--kv-dtype {architecture.kv_dtype_published})"
         )
     if extra := cache.encoder_bytes_per_token(architecture, kv_dtype):
         found.append(f"cross attention keeps {extra:,.0f} B per token of the encoder's input on top")

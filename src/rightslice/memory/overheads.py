@@ -8,6 +8,7 @@ from typing import Final
 
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.datafiles import read_json
+from rightslice.catalogue.engines import engine
 from rightslice.catalogue.hardware import Device
 from rightslice.catalogue.versions import version_key
 from rightslice.core.engine import EngineSettings
@@ -60,6 +61,14 @@ def engine_memory(engine: str, version: str) -> EngineMemory:
     )
 
 
+def step_tokens(settings: EngineSettings) -> int:
+    """Most tokens of one step. Without chunked prefill it holds the longest prompt, unless the engine refuses prompts
+    of more tokens than a step (`EngineFacts.refuses_long_prompts`)."""
+    if settings.chunked_prefill or engine(settings.engine).refuses_long_prompts:
+        return settings.max_num_batched_tokens
+    return max(settings.max_num_batched_tokens, settings.max_model_len)
+
+
 def activation_bytes(architecture: Architecture, settings: EngineSettings) -> int:
     """Peak activations of one rank: the larger of a full prefill step and of sampling the largest batch.
 
@@ -67,12 +76,10 @@ def activation_bytes(architecture: Architecture, settings: EngineSettings) -> in
     (reproduces 2.53 GiB of 40,000 tokens on two ranks, vllm#11251, and the 110 kB per token between the two runs of
     vllm#10517); for experts 3 x hidden + k x (max(2 x width, hidden) + width). Data-parallel ranks gather each other's
     tokens: the experts' part times the ranks, and the hidden states of all before and after (vLLM 0.32:
-    workspace_shapes takes all gathered tokens, in one piece). Without chunked prefill a step holds a whole prompt.
+    workspace_shapes takes all gathered tokens, in one piece).
     Sampling: sequences x vocabulary x the engine's bytes per logit.
     """
-    tokens = settings.max_num_batched_tokens
-    if not settings.chunked_prefill:
-        tokens = max(tokens, settings.max_model_len)
+    tokens = step_tokens(settings)
     tensor = settings.tensor_parallel_size
     hidden = architecture.hidden_size
     inner = max(architecture.dense_intermediate_sizes, default=0)

@@ -18,6 +18,7 @@ from rightslice.catalogue.architecture import Architecture, AttentionGroup
 from rightslice.core.engine import EngineSettings
 from rightslice.memory.cache import KV_BYTES, rank_share
 from rightslice.memory.cache_rules import CacheRules, cache_rules
+from rightslice.memory.overheads import step_tokens
 from rightslice.memory.speculation import drafter_of
 
 Keeps = Literal["all", "window", "chunk", "state", "encoder"]
@@ -319,9 +320,7 @@ def _in_flight(settings: EngineSettings, rules: CacheRules) -> int | None:
     """
     if rules.steps_in_flight == "none":
         return None
-    step = settings.max_num_batched_tokens
-    if not settings.chunked_prefill:
-        step = max(step, settings.max_model_len)
+    step = step_tokens(settings)
     if rules.steps_in_flight == "one":
         return step
     return step * (settings.pipeline_parallel_size + int(rules.asynchronous))

@@ -15,7 +15,7 @@ from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 from rightslice.core.quantities import format_bytes
 from rightslice.memory import cache
 from rightslice.memory.gke import gke_terms
-from rightslice.memory.ladder import COUNTS, Fit, Refusal, SizeRequest, fit, split_is_given
+from rightslice.memory.ladder import COUNTS, Fit, Refusal, SizeRequest, fit, split_is_given, too_long
 from rightslice.memory.legality import gains_from_replicas
 from rightslice.memory.notes import exact_notes, not_modeled
 from rightslice.memory.overheads import activation_bytes, engine_memory, graphs_bytes, rotary_bytes
@@ -34,7 +34,7 @@ class SizeReport:
 
     `kv_bytes_per_sequence` is one of them, `kv_bytes_reserved_per_sequence` what the engine `reserved_by` (the newest
     vLLM, unless another is asked about) sets aside for it on one device with `kv_in_flight_tokens` tokens in flight; 0
-    by the formula of the GKE guide.
+    by the formula of the GKE guide. `too_long`: why requests of the asked length are refused, else empty.
     """
 
     model: str
@@ -64,6 +64,7 @@ class SizeReport:
     kv_bytes_reserved_per_sequence: int = 0
     kv_in_flight_tokens: int = 0
     reserved_by: str = ""
+    too_long: str = ""
 
 
 def size(architecture: Architecture, request: SizeRequest, devices: Sequence[Device] = ()) -> SizeReport:
@@ -80,7 +81,7 @@ def size(architecture: Architecture, request: SizeRequest, devices: Sequence[Dev
         found = [answer for answer in answers if isinstance(answer, Fit)]
         fits += found
         refused += [answer for answer in answers[:1] if isinstance(answer, Refusal) and not found]
-    return replace(report, fits=tuple(fits), refused=tuple(refused))
+    return replace(report, fits=tuple(fits), refused=tuple(refused), too_long=too_long(architecture, request))
 
 
 def _answers(architecture: Architecture, request: SizeRequest, device: Device) -> tuple[Fit | Refusal, ...]:

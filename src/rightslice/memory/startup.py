@@ -11,6 +11,7 @@ from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.engine_arguments import engine_arguments
 from rightslice.catalogue.engines import EngineFacts
 from rightslice.catalogue.hardware import Device
+from rightslice.catalogue.versions import version_key
 from rightslice.core.engine import EngineSettings
 from rightslice.core.quantities import format_bytes
 from rightslice.memory.arguments import (
@@ -32,7 +33,7 @@ from rightslice.memory.problems import Problem, Remedy
 from rightslice.memory.quantization import quantization_problem
 from rightslice.memory.remedies import Judged, Verdict, fix
 from rightslice.memory.reservation import CachePlan, cache_plan
-from rightslice.memory.room import longest_tokens, room_bytes
+from rightslice.memory.room import counted_device, longest_tokens, most_decoding, room_bytes, taken
 from rightslice.memory.scheduling import scheduling_problems
 from rightslice.memory.serving import serving
 from rightslice.memory.speculation import speculation_problem, with_draft
@@ -127,8 +128,7 @@ def _judged(given: Given, arguments: str) -> Judged:
     device = given.device
     line = parse_arguments(given.architecture, device, given.facts, given.version, arguments, given.formats)
     architecture = with_draft(given.architecture, line.settings)
-    if given.facts.memory_fraction_of != "everything" and given.free_bytes is not None:
-        device = replace(device, memory_bytes=min(device.memory_bytes, given.free_bytes))
+    device = counted_device(given.facts, device, given.free_bytes)
     told_to_fit = line.settings.max_model_len == AS_LONG_AS_FITS
     if told_to_fit:
         line = replace(line, settings=_as_long_as_fits(architecture, device, line.settings))
@@ -147,12 +147,27 @@ def _judged(given: Given, arguments: str) -> Judged:
         verdict = "uncertain"
     if verdict != "does_not_start" and (problem := _too_large(architecture, device, settings)):
         return replace(judged, problem=problem, verdict="does_not_start")
-    return replace(judged, verdict=verdict, room_bytes=room, need_bytes=need)
+    judged = replace(judged, verdict=verdict, room_bytes=room, need_bytes=need)
+    return _with_states(judged) if verdict != "does_not_start" else judged
+
+
+def _with_states(judged: Judged) -> Judged:
+    """The verdict once every decoding sequence wants a block for its recurrent state."""
+    asked = judged.architecture, judged.device, judged.line.settings
+    unsure = 0 if judged.line.settings.kv_cache_memory_bytes else UNSURE_BYTES
+    sure, likely, at_most = (most_decoding(*asked, margin) for margin in (unsure, 0, -unsure))
+    count = judged.line.settings.max_num_seqs
+    if not judged.line.whole_graphs or sure is None or likely is None or at_most is None or count <= sure:
+        return judged
+    reason = f"{count:,} sequences need a block of recurrent state each before CUDA graphs are captured, {likely:,} fit"
+    fewer: tuple[Remedy, ...] = ((("--max-num-seqs", f"{sure}"),),) if sure else ()
+    problem = Problem("states", reason, (*fewer, (("--enforce-eager", ""),)))
+    return replace(judged, verdict="does_not_start" if count > at_most else "uncertain", problem=problem)
 
 
 def _report(judged: Judged, mended: str) -> StartupReport:
     others = judged.line.others
-    if judged.problem is not None:
+    if judged.problem is not None and not judged.need_bytes:
         return StartupReport(judged.verdict, judged.problem.reason, 0, 0, 0, 0, mended, others, judged.notes)
     architecture, settings = judged.architecture, judged.line.settings
     asked, length, room = asked_settings(settings), settings.max_model_len, judged.room_bytes
@@ -163,7 +178,7 @@ def _report(judged: Judged, mended: str) -> StartupReport:
     notes = _notes(architecture, judged.device, settings, plan)
     return StartupReport(
         verdict=judged.verdict,
-        reason=_reason(room, judged.need_bytes, settings),
+        reason=judged.problem.reason if judged.problem else _reason(room, judged.need_bytes, settings),
         kv_tokens=max(0, math.floor(room / kept * length)) if kept > 0 else 0,
         kv_cache_bytes=max(0, room),
         kv_bytes_needed=judged.need_bytes - plan.held_back_bytes,
@@ -195,6 +210,11 @@ def _notes(architecture: Architecture, device: Device, settings: EngineSettings,
         found.append(f"{settings.weight_dtype} weights are only stored so: {support.reason}")
     if plan.groups and not plan.shared:
         found.append(f"how {settings.engine} divides the cache of this model is not known: layers are counted apart")
+    facts, step = engine_facts(settings.engine), settings.max_num_batched_tokens
+    if facts.refuses_long_prompts and not settings.chunked_prefill and step < settings.max_model_len:
+        names = engine_arguments(facts.name)
+        flags = names.spelled("--max-num-batched-tokens"), names.spelled("--enable-chunked-prefill")
+        found.append(f"prompts of more than {step:,} tokens ({flags[0]}) are refused without {flags[1]}")
     if engine_memory(settings.engine, settings.version).assumed:
         found.append(f"context, graphs and sampler of {settings.engine} are assumed: no start-up log was at hand")
     return tuple(found)
@@ -214,9 +234,22 @@ def _refusals(given: Given, architecture: Architecture, line: CommandLine) -> It
     yield from _parallel(architecture, settings)
     if problem := speculation_problem(architecture, settings.engine, settings.speculative_method):
         yield Problem("speculation", problem, otherwise="another method in --speculative-config")
+    yield from _lora(given, line)
     yield from _formats(given, line)
     yield from _too_long(architecture, device, settings)
     yield from scheduling_problems(architecture, settings)
+
+
+def _lora(given: Given, line: CommandLine) -> Iterator[Problem]:
+    """Ranks of adapters that the version whose arguments were read does not take."""
+    spelling, rank = engine_arguments(given.facts.name), line.settings.lora_max_rank
+    ranks = spelling.lora_ranks
+    older = version_key(given.version) < version_key(spelling.version)
+    if "lora_max_rank" not in line.given or not ranks or rank in ranks or older:
+        return
+    legal = spelling.next_rank(rank) or ranks[-1]
+    reason = f"{given.facts.title} takes adapters of ranks {', '.join(map(str, ranks))}, not {rank}"
+    yield Problem("lora", reason, ((("--max-lora-rank", f"{legal}"),),))
 
 
 def _formats(given: Given, line: CommandLine) -> Iterator[Problem]:
@@ -229,7 +262,8 @@ def _formats(given: Given, line: CommandLine) -> Iterator[Problem]:
         yield Problem("weights", support.reason, unset, "a 16-bit checkpoint")
     support = kv_support(given.device, settings.kv_dtype, *asked)
     if support.level == "refused":
-        yield Problem("cache", support.reason, ((("--kv-cache-dtype", "auto"),),), "a KV cache in 16 bit")
+        types: tuple[Remedy, ...] = tuple((("--kv-cache-dtype", name),) for name in ("auto", "bfloat16", "bf16"))
+        yield Problem("cache", support.reason, types, "a KV cache in 16 bit")
 
 
 def _parallel(architecture: Architecture, settings: EngineSettings) -> Iterator[Problem]:
@@ -273,13 +307,10 @@ def _too_long(architecture: Architecture, device: Device, settings: EngineSettin
 
 def _taken(given: Given, settings: EngineSettings) -> Problem | None:
     """Others hold memory that the engine asks for: where it takes a share of the whole device."""
-    free, whole = given.free_bytes, given.device.memory_bytes
-    wanted = settings.memory_fraction * whole
-    if given.facts.memory_fraction_of != "everything" or free is None or free >= wanted:
+    reason = taken(given.device, settings, given.free_bytes)
+    if not reason:
         return None
-    share = math.floor(100 * free / whole) / 100
-    have, asked = format_bytes(free, binary=True), format_bytes(wanted, binary=True)
-    reason = f"{have} free, the engine asks for {settings.memory_fraction:g} x the device = {asked}"
+    share = math.floor(100 * (given.free_bytes or 0) / given.device.memory_bytes) / 100
     remedies: tuple[Remedy, ...] = ((("--gpu-memory-utilization", f"{share:g}"),),) if share > 0 else ()
     return Problem("free", reason, remedies, _FREE_FIRST)
 

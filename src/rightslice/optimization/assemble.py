@@ -107,7 +107,9 @@ def _engine(option: Option, source: str) -> Engine:
         name=facts.name,
         version=option.settings.version,
         image=facts.image(option.settings.version),
-        args=facts.arguments(option.settings, source, quantise=option.precision_lowered),
+        args=facts.arguments(
+            option.settings, source, quantise=option.precision_lowered, override=option.cache_overridden
+        ),
         port=facts.port,
         health_path=facts.health_path,
         metrics_path=facts.metrics_path,

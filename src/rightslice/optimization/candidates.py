@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
+from typing import cast
 
 from rightslice.catalogue.accelerators import device
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.checkpoints import quantised_checkpoints
+from rightslice.catalogue.engine_arguments import engine_arguments
 from rightslice.catalogue.engines import engine
 from rightslice.catalogue.hardware import ON_ONE_GPU, SHARED, WHOLE, Device
 from rightslice.catalogue.mig import takes_all_memory
@@ -16,10 +18,12 @@ from rightslice.catalogue.platforms import platforms
 from rightslice.core.engine import DTYPE_BITS, Dtype, EngineSettings, KvDtype
 from rightslice.core.plan import Memory, Rejection
 from rightslice.core.quantities import format_bytes
+from rightslice.memory.computation import cache_dtype
 from rightslice.memory.footprint import custom_footprint, footprint, legal_parallelism
 from rightslice.memory.legality import gains_from_replicas
-from rightslice.memory.overheads import rank_step_tokens
+from rightslice.memory.overheads import UNSURE_BYTES, rank_step_tokens
 from rightslice.memory.precision import kv_support, weight_support
+from rightslice.memory.room import most_decoding
 from rightslice.optimization.needs import Need
 from rightslice.optimization.options import Candidates, Option
 from rightslice.optimization.sharing import Group, Misfit, Reason, group_key, groups, options_of_group
@@ -140,7 +144,9 @@ def _together(group: Group, site: Site, engines: Sequence[str]) -> tuple[Option,
             reason = "only measured stages and served models share a GPU"
             return "RS4013", reason, "profile: {memory, streams, latency}, or remove partition"
         dtype = _weight_dtypes(need, need.architecture)[0]
-        settings = _settings(need, engines[0], seen, Shape(1), dtype, _kv_dtypes(need)[0])
+        settings = _settings(
+            need, engines[0], seen, Shape(1), dtype, _kv_dtypes(need, need.architecture, engines[0])[0]
+        )
         if fraction is not None:
             settings = replace(settings, memory_fraction=min(fraction, settings.memory_fraction))
         return option_of(need, need.architecture, settings, seen, 0)
@@ -280,7 +286,7 @@ def _configurations(
                 if shape.data > 1 and engine_name not in DATA_PARALLEL_ENGINES:
                     continue
                 for weight_dtype in _weight_dtypes(need, architecture):
-                    for kv_dtype in _kv_dtypes(need):
+                    for kv_dtype in _kv_dtypes(need, architecture, engine_name):
                         yield _settings(need, engine_name, seen, shape, weight_dtype, kv_dtype), seen, shape
 
 
@@ -323,8 +329,10 @@ def _weight_dtypes(need: Need, architecture: Architecture) -> tuple[Dtype, ...]:
     return (published,) if published in DTYPE_BITS else ("bf16",)  # type: ignore[return-value]
 
 
-def _kv_dtypes(need: Need) -> tuple[KvDtype, ...]:
-    return need.model.kv_precision or ("bf16",)
+def _kv_dtypes(need: Need, architecture: Architecture, engine_name: str) -> tuple[KvDtype, ...]:
+    """What the workload asks for, each as the engine would keep it; untold what the engine chooses."""
+    found = (cache_dtype(architecture, engine_name, "", "bf16", asked) for asked in need.model.kv_precision or ("",))
+    return tuple(dict.fromkeys(cast("KvDtype", dtype) for dtype in found))
 
 
 def _settings(
@@ -358,7 +366,7 @@ def _settings(
         scheduling_policy="priority" if len(need.priorities) > 1 else "fcfs",
         chunked_prefill=defaults.chunked_prefill,
         lora_slots=lora.adapters if lora else 0,
-        lora_max_rank=lora.max_rank if lora else 0,
+        lora_max_rank=(engine_arguments(engine_name).next_rank(lora.max_rank) or lora.max_rank) if lora else 0,
         speculative_method=speculative.method if speculative else "",
         speculative_model=(speculative.model or "") if speculative else "",
         speculative_tokens=speculative.tokens if speculative else 0,
@@ -377,6 +385,8 @@ def option_of(
     illegal = legal_parallelism(architecture, settings)
     if illegal:
         return "RS2006", illegal, "another accelerator or tensor parallel size"
+    if most := most_decoding(architecture, seen, settings, UNSURE_BYTES):
+        settings = replace(settings, max_num_seqs=min(settings.max_num_seqs, most))
     held = footprint(architecture, seen, settings, typical_tokens=need.typical_tokens)
     gpus = settings.gpus_per_replica
     if not held.fits:
@@ -403,6 +413,7 @@ def option_of(
         memory=kept,
         costs=costs,
         precision_lowered=lowered,
+        cache_overridden=settings.kv_dtype != cache_dtype(architecture, settings.engine, settings.version, "bf16"),
         node_gpus=node_gpus,
     )
 

@@ -55,6 +55,7 @@ class Option:
     memory: Memory
     costs: StepCosts | StageCosts | None
     precision_lowered: bool = False
+    cache_overridden: bool = False
     node_gpus: int = 0
     share: Share | None = None
 

@@ -1,11 +1,12 @@
-"""How far step costs are to be trusted: the measured band of the cell that a configuration falls into."""
+"""How far predictions are to be trusted: the measured errors of the cell that a configuration falls into."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import Final, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict
@@ -16,30 +17,91 @@ from rightslice.core.engine import EngineSettings
 from rightslice.core.estimate import Provenance
 from rightslice.performance import coefficients
 
-_VALIDATED_ATTENTION = frozenset({"full", "sliding", "chunked", "mla"})
+MetricName = Literal["throughput", "tpot", "ttft", "e2e"]
+_VALIDATED_ATTENTION: Final = frozenset({"full", "sliding", "chunked", "mla"})
+_ONE_SIDED: Final = 1.28
+"""Normal quantiles: 1.64 (one-sided 95 %) over 1.28 (two-sided 80 %)."""
 
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class _Cell(_Section):
+class CellMetric(_Section):
+    """Rows, median error of rows in groups that were left out, and the factors minus 1 of both bands."""
+
+    rows: int
+    median_ape: float
+    band: float
+    band95: float
+
+
+class Cell(_Section):
+    """One kind of configuration; `relative_error`: band of throughput and TPOT together."""
+
     relative_error: float
     rows: int
     groups: int
-    throughput_median_ape: float | None = None
-    tpot_median_ape: float | None = None
-    ttft_median_ape: float | None = None
+    throughput: CellMetric | None = None
+    tpot: CellMetric | None = None
+    ttft: CellMetric | None = None
+    e2e: CellMetric | None = None
 
 
-class _Document(_Section):
+class Total(_Section):
+    """Error of one metric over all rows."""
+
+    rows: int
+    groups: int
+    median_ape: float
+    macro_median_ape: float
+    within_20pct: float
+    interval_coverage: float | None = None
+
+
+class Peer(_Section):
+    """One cell of the published comparison, by metric: our error with the group left out, and the peers'."""
+
+    cell: str
+    metric: MetricName
+    rows: int
+    ours: float
+    peers: dict[str, float]
+
+
+class Group(_Section):
+    """Median errors of one model family on one accelerator, left out of the fit."""
+
+    group: str
+    rows: int
+    throughput: float | None = None
+    tpot: float | None = None
+    ttft: float | None = None
+    e2e: float | None = None
+
+
+class Decision(_Section):
+    """Picks by prediction under objectives of one metric: how often they break it, and the throughput they keep."""
+
+    metric: MetricName
+    picks: int
+    broken: float
+    kept: float
+
+
+class Document(_Section):
+    """`totals`: fitted, groups left out, sources left out -> metric -> error."""
+
     version: str
     source: str
     selection: str
     silicon: dict[str, str]
-    oldest_engine: dict[str, tuple[int, int]]
-    cells: dict[str, _Cell]
+    totals: dict[str, dict[MetricName, Total]]
+    decisions: tuple[Decision, ...]
     unvalidated: dict[str, float]
+    cells: dict[str, Cell]
+    peers: tuple[Peer, ...]
+    groups: tuple[Group, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +114,11 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class MetricBand:
-    """Half width of the 80 % band of one metric, the one-sided 95 % factor minus 1, and the factor on predictions."""
+    """Half width of the 80 % band of one metric, and the one-sided 95 % factor minus 1."""
 
     relative_error: float
     relative_error95: float
     provenance: Provenance
-    bias: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,61 +126,87 @@ class Bands:
     """Bands of what a benchmark reports for one configuration, and the cell that they come from."""
 
     cell: str
-    throughput: MetricBand
-    ttft: MetricBand
-    tpot: MetricBand
-    e2e: MetricBand
+    metrics: Mapping[MetricName, MetricBand]
 
 
 @cache
-def _document() -> _Document:
+def document() -> Document:
+    """The shipped errors (data/accuracy.yaml)."""
     text = resources.files("rightslice.performance").joinpath("data/accuracy.yaml").read_text("utf-8")
-    return _Document.model_validate(yaml.load(text, Loader=yaml.CSafeLoader))
+    return Document.model_validate(yaml.load(text, Loader=yaml.CSafeLoader))
 
 
 def band(architecture: Architecture, device: Device, settings: EngineSettings) -> Band:
     """Band of a configuration's times.
 
-    80 % quantile of |log(predicted / measured)| of throughput and TPOT over published rows of the same cell, every
-    group (model family, accelerator) weighing the same: `first-principles`, since efficiencies come from operator
-    tables (data/accuracy.yaml says which constants were nevertheless chosen on those rows). Without measured rows:
-    `unvalidated`, at least 0.4. TTFT under load also depends on the client, so it is not in the band; its error is
-    larger and stands in data/accuracy.yaml.
+    80 % quantile of |log(predicted / measured)| of throughput and TPOT over published rows of the same cell, predicted
+    by constants that were fitted without their groups (model family, accelerator), every group weighing the same.
+    Without measured rows: `unvalidated`, at least 0.4. TTFT under load also depends on the client, so it is not in the
+    band; see `bands`.
     """
-    document = _document()
     name = cell_name(architecture, device, settings)
-    cell = document.cells.get(name)
+    cell = document().cells.get(name)
     if cell:
         return Band(cell.relative_error, "first-principles")
+    return Band(_unvalidated(name), "unvalidated")
+
+
+def bands(
+    architecture: Architecture, device: Device, settings: EngineSettings, load: str = "", *, guessed: bool = False
+) -> Bands:
+    """Bands of the metrics that a benchmark of kind `load` reports; those of the cell, else `unvalidated`.
+
+    A metric that nobody measured in the cell has the cell's band, TTFT the widest. `guessed`: the configuration is
+    partly assumed, so nothing measured speaks for it.
+    """
+    name = cell_name(architecture, device, settings, load)
+    cell = None if guessed else document().cells.get(name) or document().cells.get(name.removesuffix("+open"))
+    if cell is None:
+        return Bands(name, {metric: _wide(metric, _unvalidated(name)) for metric in _METRICS})
+    found: dict[MetricName, MetricBand] = {}
+    for metric in _METRICS:
+        known: CellMetric | None = getattr(cell, metric)
+        if known:
+            found[metric] = MetricBand(known.band, known.band95, "first-principles")
+        else:
+            found[metric] = _wide(metric, max(cell.relative_error, document().unvalidated["least"]))
+    return Bands(name, found)
+
+
+_METRICS: Final[tuple[MetricName, ...]] = ("throughput", "tpot", "ttft", "e2e")
+
+
+def _wide(metric: MetricName, error: float) -> MetricBand:
+    widest = max(error, document().unvalidated["ttft"]) if metric == "ttft" else error
+    return MetricBand(widest, (1.0 + widest) ** _ONE_SIDED - 1.0, "unvalidated")
+
+
+def _unvalidated(name: str) -> float:
     kind, silicon = name.split("/")[:2]
-    vendor = "other" if silicon == "other" else kind
-    return Band(document.unvalidated[vendor], "unvalidated")
+    known = silicon in {*document().silicon.values(), "other-nvidia"}
+    return document().unvalidated[kind if known else "other"]
 
 
-def bands(architecture: Architecture, device: Device, settings: EngineSettings, *, guessed: bool = False) -> Bands:
-    """Bands of the metrics that a benchmark reports."""
-    found = band(architecture, device, settings)
-    error = max(found.relative_error, 1.0) if guessed else found.relative_error
-    one = MetricBand(error, (1.0 + error) ** 1.28 - 1.0, "unvalidated" if guessed else found.provenance)
-    wide = MetricBand(1.0, 1.5, one.provenance)
-    return Bands(cell_name(architecture, device, settings), one, wide, one, one)
+def cell_name(architecture: Architecture, device: Device, settings: EngineSettings, load: str = "") -> str:
+    """`dense/datacentre/vllm<0.8.0`, then `+` and what sets it apart: `dense/datacentre/vllm+slice`.
 
-
-def cell_name(architecture: Architecture, device: Device, settings: EngineSettings) -> str:
-    """`dense/datacentre/vllm`, then `+` and what sets the configuration apart: `dense/datacentre/vllm+slice`."""
+    The engine is followed by the version that ends its era, if it is not today's.
+    """
     kind = "moe" if architecture.moe else "dense"
-    parts = [f"{kind}/{_silicon(device)}/{settings.engine}", *_peculiarities(architecture, device, settings)]
-    return "+".join(parts)
+    limit = coefficients.era_limit(device, settings)
+    era = f"<{limit}" if limit else ""
+    parts = [f"{kind}/{_silicon(device)}/{settings.engine}{era}", *_peculiarities(architecture, device, settings)]
+    return "+".join([*parts, *(["open"] if load == "open" else [])])
 
 
 def _silicon(device: Device) -> str:
-    known = _document().silicon.get(coefficients.family(device))
-    return known or ("other-nvidia" if device.accelerator.vendor.casefold() == "nvidia" else "other")
+    known = document().silicon.get(coefficients.family(device))
+    vendor = device.accelerator.vendor.casefold()
+    return known or ("other-nvidia" if vendor == "nvidia" else vendor)
 
 
 def _peculiarities(architecture: Architecture, device: Device, settings: EngineSettings) -> list[str]:
     found = {
-        "old": _is_old(settings),
         "slice": device.sliced,
         "pipeline": settings.pipeline_parallel_size > 1,
         "ranks": settings.data_parallel_size > 1,
@@ -127,12 +214,3 @@ def _peculiarities(architecture: Architecture, device: Device, settings: EngineS
         "state": any(group.kind not in _VALIDATED_ATTENTION for group in architecture.attention),
     }
     return [name for name, present in found.items() if present]
-
-
-def _is_old(settings: EngineSettings) -> bool:
-    """True for an engine older than the oldest measured one, or of a version that is neither number nor nightly."""
-    oldest = _document().oldest_engine.get(settings.engine)
-    if not settings.version or oldest is None or settings.version.startswith("nightly"):
-        return False
-    match = re.match(r"v?(\d+)\.(\d+)", settings.version)
-    return match is None or (int(match[1]), int(match[2])) < oldest

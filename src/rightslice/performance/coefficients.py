@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 
 import yaml
 from pydantic import BaseModel, ConfigDict
 
+from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.hardware import Accelerator, Device
-from rightslice.core.engine import DTYPE_BITS
+from rightslice.catalogue.versions import version_key
+from rightslice.core.engine import DTYPE_BITS, EngineSettings
 from rightslice.core.errors import BadInputError, Diagnostic
 
 _US = 1e-6
+_EXPERT_MULTIPLIES = 2
+_OTHERS = "vllm"
+_UNKNOWN_PCIE_BYTES_PER_S = 15.75e9
+"""Sixteen lanes of PCIe 3, where the link to the host is not published: the slowest of today's servers."""
 Efficiency = tuple[float, float]
 """Achieved share of the compute rate and of the memory bandwidth."""
 
@@ -49,12 +56,15 @@ class _ExpertsOnly(_Section):
 
 class _Layer(_Section):
     source: str
-    gemm_launches: int
+    feed_forward_launches: int
+    attention_launches: dict[str, int]
+    indexer_launches: int
     small_kernel_launches: int
     small_kernel_us: float
     small_kernel_bandwidth: float
     decode_attention_us: float
     experts_floor_us: float
+    expert_padding_rows: float
 
 
 _Shots = tuple[float, float, float, float]
@@ -66,15 +76,29 @@ class _AllReduce(_Section):
     pcie: dict[str, dict[int, _Shots]]
 
 
-class _EngineHost(_Section):
-    step_us: float
-    sequence_us: float
+class _Era(_Section):
+    """An engine up to a version: times of its host, efficiency of its kernels over that of the families."""
+
+    before: str = ""
+    step_us: float = 1000.0
+    sequence_us: float = 5.0
+    prefill_layer_us: float = 150.0
+    prefill_expert_layer_us: float = 0.0
+    request_us: float = 0.0
+    launch: float = 1.0
+    quantise_us: float = 0.0
+    compute: float = 1.0
+    bandwidth: float = 1.0
+    cache_bandwidth: float = 1.0
+    expert_compute: float = 1.0
+    expert_prefill: float = 1.0
+    shares_heads: bool = True
 
 
-class _Host(_Section):
+class _Eras(_Section):
+    version: str
     source: str
-    prefill_launch_us_per_layer: float
-    engines: dict[str, _EngineHost]
+    eras: dict[str, tuple[_Era, ...]]
 
 
 class _Document(_Section):
@@ -86,7 +110,6 @@ class _Document(_Section):
     families: dict[str, _Family]
     layer: _Layer
     all_reduce: _AllReduce
-    host: _Host
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +120,10 @@ class MatrixPath:
     bytes_per_s: float
     weight_bytes: float
     norm: float
+
+    def times(self, compute: float, bandwidth: float) -> MatrixPath:
+        """The same at these shares of its rates."""
+        return replace(self, flops_per_s=self.flops_per_s * compute, bytes_per_s=self.bytes_per_s * bandwidth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +151,29 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Launches:
-    """Seconds that do not depend on tokens: per layer (dense, expert, prefill), per step and per sequence."""
+class Era:
+    """What the kernels of an engine's version reach of the families' rates: matrix multiplies (compute, bandwidth),
+    reads of the cache, compute of experts; how much longer experts take in prefill; seconds of a request outside the
+    engine.
 
-    layer_s: float
-    experts_layer_s: float
-    prefill_layer_s: float
+    `shares_heads`: query heads that share a KV head read it once.
+    """
+
+    compute: float
+    bandwidth: float
+    cache_bandwidth: float
+    expert_compute: float
+    expert_prefill: float
+    request_s: float
+    shares_heads: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Launches:
+    """Seconds that do not depend on tokens: kernels of a step, further ones of a step with prompts, host, sequence."""
+
+    kernels_s: float
+    prefill_s: float
     step_s: float
     sequence_s: float
 
@@ -138,6 +182,20 @@ class Launches:
 def _document() -> _Document:
     text = resources.files("rightslice.performance").joinpath("data/coefficients.yaml").read_text("utf-8")
     return _Document.model_validate(yaml.load(text, Loader=yaml.CSafeLoader))
+
+
+@cache
+def _shipped_eras() -> Mapping[str, tuple[_Era, ...]]:
+    text = resources.files("rightslice.performance").joinpath("data/eras.yaml").read_text("utf-8")
+    return _Eras.model_validate(yaml.load(text, Loader=yaml.CSafeLoader)).eras
+
+
+_eras_in_force: list[Mapping[str, tuple[_Era, ...]]] = []
+
+
+def use_eras(eras: Mapping[str, object]) -> None:
+    """Replace the shipped eras for the rest of the process: for fits."""
+    _eras_in_force[:] = [_Eras.model_validate({"version": "", "source": "", "eras": eras}).eras]
 
 
 def family(device: Device) -> str:
@@ -209,6 +267,11 @@ def attention_path(device: Device, kv_dtype: str) -> AttentionPath:
     )
 
 
+def expert_padding_rows() -> float:
+    """Rows that a touched expert computes beyond its own."""
+    return _document().layer.expert_padding_rows
+
+
 def small_kernel_bytes_per_s(device: Device) -> float:
     """Achievable bandwidth of norms, rotary embeddings and activations."""
     return device.memory_bandwidth_bytes_per_s * _document().layer.small_kernel_bandwidth
@@ -228,25 +291,92 @@ def link(device: Device, engine: str, devices: int) -> Link:
     one_s, one_share, two_s, two_share = by_devices[
         min((n for n in by_devices if n >= devices), default=max(by_devices))
     ]
-    rate = device.accelerator.pcie_bytes_per_s if pcie else device.link_bytes_per_s
+    rate = (device.accelerator.pcie_bytes_per_s or _UNKNOWN_PCIE_BYTES_PER_S) if pcie else device.link_bytes_per_s
     rails = min(device.accelerator.link_domain_max, devices) if pcie and device.link_bytes_per_s > 0.0 else 1
     return Link(devices, one_s * _US, one_share * rate, two_s * _US, two_share * rate, max(1, rails))
 
 
-def launches(device: Device, engine: str) -> Launches:
-    """Launch and host times of an engine on a device; an unknown engine is taken as vLLM."""
+def era_key(device: Device, settings: EngineSettings) -> tuple[str, int]:
+    """Where an engine's era stands: its name, with the device's family or without, and which of its eras.
+
+    The newest for an empty version; vLLM's of today for an unknown engine.
+    """
+    table = _eras_in_force[0] if _eras_in_force else _shipped_eras()
+    names = (f"{settings.engine}/{family(device)}", settings.engine)
+    name = next((known for known in names if known in table), "")
+    if not name:
+        return _OTHERS, len(table[_OTHERS]) - 1
+    version = version_key(settings.version) if settings.version else None
+    for at, row in enumerate(table[name]):
+        if not row.before or (version and version < version_key(row.before)):
+            return name, at
+    return name, len(table[name]) - 1
+
+
+def _host(device: Device, settings: EngineSettings) -> _Era:
+    name, at = era_key(device, settings)
+    return (_eras_in_force[0] if _eras_in_force else _shipped_eras())[name][at]
+
+
+def era_limit(device: Device, settings: EngineSettings) -> str:
+    """The version before which the era ends; empty for today's."""
+    return _host(device, settings).before
+
+
+def era(device: Device, settings: EngineSettings) -> Era:
+    """The era of an engine on the device's family, else on any; an unknown engine is taken as vLLM of today."""
+    row = _host(device, settings)
+    return Era(
+        compute=row.compute,
+        bandwidth=row.bandwidth,
+        cache_bandwidth=row.cache_bandwidth,
+        expert_compute=row.expert_compute,
+        expert_prefill=row.expert_prefill,
+        request_s=row.request_us * _US,
+        shares_heads=row.shares_heads,
+    )
+
+
+def most_quantise_us(device: Device, settings: EngineSettings) -> float:
+    """What an 8- or 4-bit multiply may take longer than a 16-bit one, microseconds a launch."""
+    return _host(device, settings).quantise_us
+
+
+def launches(architecture: Architecture, device: Device, settings: EngineSettings) -> Launches:
+    """Launch and host times of an engine that runs a model on a device.
+
+    A multiply in 8 or 4 bit has its activations quantised by a kernel of its own: every dense one, and two of a layer's
+    experts.
+    """
     document = _document()
     entry, layer = document.families[family(device)], document.layer
-    host = document.host.engines.get(engine) or document.host.engines["default"]
-    dense_us = (
-        layer.gemm_launches * entry.gemm.floor_us
-        + layer.small_kernel_launches * layer.small_kernel_us
-        + layer.decode_attention_us
-    )
+    host = _host(device, settings)
+    quantised = DTYPE_BITS[settings.weight_dtype] < 16 and not is_weight_only(device, settings.weight_dtype)
+    kept = settings.weight_dtype in document.experts_only.dtypes
+    multiplies = _dense_multiplies(architecture)
+    kernels_us = architecture.layers * (layer.small_kernel_launches * layer.small_kernel_us + layer.decode_attention_us)
+    dense_us = host.launch * (multiplies * entry.gemm.floor_us + kernels_us)
+    expert_layers = sum(group.layers for group in architecture.moe)
+    experts_us = expert_layers * host.launch * layer.experts_floor_us
+    if quantised:
+        experts_us += expert_layers * _EXPERT_MULTIPLIES * host.quantise_us
+        dense_us += 0.0 if kept else multiplies * host.quantise_us
+    prefill_us = architecture.layers * (host.prefill_layer_us + entry.attention.prefill_floor_us)
     return Launches(
-        dense_us * _US,
-        layer.experts_floor_us * _US,
-        (document.host.prefill_launch_us_per_layer + entry.attention.prefill_floor_us) * _US,
+        (dense_us + experts_us) * _US,
+        (prefill_us + expert_layers * host.prefill_expert_layer_us) * _US,
         host.step_us * _US,
         host.sequence_us * _US,
     )
+
+
+def _dense_multiplies(architecture: Architecture) -> int:
+    """Dense multiplies that one step launches."""
+    layer = _document().layer
+    attention = sum(
+        group.layers
+        * (layer.attention_launches[group.kind] + (layer.indexer_launches if group.indexer_elements_per_token else 0))
+        for group in architecture.attention
+    )
+    without = sum(group.layers for group in architecture.moe if not group.shared_parameters)
+    return attention + layer.feed_forward_launches * (architecture.layers - without)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from rightslice.catalogue.architecture import Architecture, AttentionGroup
@@ -14,6 +16,8 @@ from rightslice.performance.operators import Tokens
 
 _ACTIVATION_BYTES = 2
 """Activations and all-reduced tensors are 16-bit in every engine modelled here."""
+_LARGEST_GRAPH = 512
+"""Tokens of the largest CUDA graph that engines capture by default: larger steps hold prompts."""
 _HIDDEN_PASSES = 8
 """Residual stream elements read or written per token and layer: two norms (read, add, write) and the rotary pass."""
 _GATED_PASSES = 3
@@ -46,8 +50,7 @@ def step_costs(
         + _collectives_s(architecture, device, settings, micro)
     )
     seconds[0] = 0.0
-    launch = coefficients.launches(device, settings.engine)
-    expert_layers = sum(group.layers for group in architecture.moe)
+    launch = coefficients.launches(architecture, device, settings)
     token_s, sequence_s = _decode_attention(architecture, device, settings, typical_tokens)
     band = accuracy.band(architecture, device, settings)
     stages = settings.pipeline_parallel_size
@@ -56,10 +59,8 @@ def step_costs(
         kv_token_ps=picoseconds(token_s / stages),
         attention_ps=picoseconds(_prefill_attention_s(architecture, device, settings, typical_tokens) / stages),
         sequence_ps=picoseconds(launch.sequence_s + sequence_s / stages),
-        step_ps=picoseconds(
-            stages * launch.step_s + architecture.layers * launch.layer_s + expert_layers * launch.experts_layer_s
-        ),
-        prefill_step_ps=picoseconds(architecture.layers * launch.prefill_layer_s),
+        step_ps=picoseconds(stages * launch.step_s + launch.kernels_s),
+        prefill_step_ps=picoseconds(launch.prefill_s),
         relative_error=band.relative_error,
         provenance=band.provenance,
     )
@@ -71,8 +72,11 @@ def _dense_s(architecture: Architecture, device: Device, settings: EngineSetting
     has_experts = bool(architecture.moe)
     generates = architecture.kind in ("decoder", "encoder-decoder")
     head = min(architecture.vocab_size * architecture.hidden_size, architecture.matmul_parameters) if generates else 0
-    layers_path = coefficients.dense_path(device, settings.weight_dtype, has_experts=has_experts)
-    head_path = coefficients.head_path(device, settings.weight_dtype)
+    era = coefficients.era(device, settings)
+    layers_path = coefficients.dense_path(device, settings.weight_dtype, has_experts=has_experts).times(
+        era.compute, era.bandwidth
+    )
+    head_path = coefficients.head_path(device, settings.weight_dtype).times(era.compute, era.bandwidth)
     sampled = np.minimum(tokens, settings.max_num_seqs)
     return (
         operators.linear_s(tokens, (architecture.matmul_parameters - head) / tp, layers_path)
@@ -101,15 +105,19 @@ def _experts_s(architecture: Architecture, device: Device, settings: EngineSetti
 
     `tokens` are those of one data-parallel rank; the others are taken to hold as many.
     """
-    path = coefficients.expert_path(device, settings.weight_dtype)
+    era = coefficients.era(device, settings)
+    path = coefficients.expert_path(device, settings.weight_dtype).times(era.expert_compute, era.bandwidth)
+    padding = coefficients.expert_padding_rows()
+    beyond_graphs = np.maximum(tokens - _LARGEST_GRAPH, 0.0) / np.maximum(tokens, 1.0)
+    longer = 1.0 + (era.expert_prefill - 1.0) * beyond_graphs
     everyone = settings.tensor_parallel_size * settings.data_parallel_size
     ranks, width = (everyone, 1) if settings.expert_parallel else (1, everyone)
     all_tokens = tokens * settings.data_parallel_size
     total = np.zeros_like(tokens)
     for group in architecture.moe:
         pairs = all_tokens * group.experts_per_token / ranks
-        one = operators.experts_s(pairs, group.experts / ranks, group.expert_parameters / width, path)
-        total = total + group.layers * one
+        one = operators.experts_s(pairs, group.experts / ranks, group.expert_parameters / width, path, padding)
+        total = total + group.layers * one * longer
     return total
 
 
@@ -134,11 +142,12 @@ def _decode_attention(
     architecture: Architecture, device: Device, settings: EngineSettings, typical_tokens: int
 ) -> tuple[float, float]:
     """Seconds per context token and per sequence of one decode step, all layers on one device."""
-    path = coefficients.attention_path(device, settings.kv_dtype)
+    path, era = coefficients.attention_path(device, settings.kv_dtype), coefficients.era(device, settings)
+    path = replace(path, bytes_per_s=path.bytes_per_s * era.cache_bandwidth)
     token_s = sequence_s = 0.0
     for group in architecture.attention:
         if group.kind in ("full", "mla", "sliding", "chunked"):
-            one = group.layers * _read_token_s(group, settings.tensor_parallel_size, path)
+            one = group.layers * _read_token_s(group, settings.tensor_parallel_size, path, era.shares_heads)
             if not group.window_tokens or typical_tokens <= group.window_tokens:
                 token_s += one
             else:
@@ -148,14 +157,19 @@ def _decode_attention(
     return token_s, sequence_s
 
 
-def _read_token_s(group: AttentionGroup, tensor_parallel_size: int, path: AttentionPath) -> float:
-    """One cached token read by one layer on one device; a latent cache is whole on every device."""
+def _read_token_s(group: AttentionGroup, tensor_parallel_size: int, path: AttentionPath, shares_heads: bool) -> float:
+    """One cached token read by one layer on one device; a latent cache is whole on every device.
+
+    Kernels that do not share heads read a KV head once for every query head.
+    """
     heads = group.query_heads / tensor_parallel_size
     if group.kind == "mla":
         latent = group.kv_elements_per_token
         return operators.decode_attention_s(latent + group.indexer_elements_per_token, heads * 2 * latent, path)
     elements = group.kv_elements_per_token or group.kv_heads * (group.qk_head_dim + group.v_head_dim)
     share = -(-group.kv_heads // tensor_parallel_size) / group.kv_heads
+    if not shares_heads:
+        share = max(share, heads / group.kv_heads)
     return operators.decode_attention_s(elements * share, heads * (group.qk_head_dim + group.v_head_dim), path)
 
 

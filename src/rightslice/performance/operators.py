@@ -40,15 +40,17 @@ def experts_touched(pairs: Tokens, experts: float) -> Tokens:
     return np.asarray(experts * -np.expm1(-pairs / experts))
 
 
-def experts_s(pairs: Tokens, experts: float, expert_parameters: float, path: MatrixPath) -> Tokens:
+def experts_s(pairs: Tokens, experts: float, expert_parameters: float, path: MatrixPath, padding: float) -> Tokens:
     """Routed experts of one layer on one device.
 
-    C = 2 pairs P / rate, M = touched(pairs) P w / bandwidth with P = `expert_parameters` of this device's share of one
-    expert and w bytes per weight.
+    C = 2 (pairs + touched padding) P / rate, M = touched P w / bandwidth with touched experts, P = `expert_parameters`
+    of this device's share of one expert and w bytes per weight; `padding`: rows that a touched expert computes beyond
+    its own, because its last tile is not full.
     """
     touched = experts_touched(pairs, experts)
     read_s = touched * expert_parameters * path.weight_bytes / path.bytes_per_s
-    return roofline_s(2.0 * pairs * expert_parameters / path.flops_per_s, read_s, path.norm)
+    rows = pairs + touched * padding
+    return roofline_s(2.0 * rows * expert_parameters / path.flops_per_s, read_s, path.norm)
 
 
 def small_kernels_s(tokens: Tokens, bytes_per_token: float, bytes_per_s: float) -> Tokens:

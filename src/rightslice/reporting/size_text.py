@@ -112,6 +112,9 @@ def _parts(canvas: Canvas, report: SizeReport) -> None:
 
 
 def _fits(canvas: Canvas, report: SizeReport) -> None:
+    if report.too_long:
+        canvas.line(("Requests of that length are refused", "bold"), f": {report.too_long}", indent=2)
+        return
     if not report.fits:
         canvas.line(("Fits on none of the accelerators asked about.", "bold"), indent=2)
         return
@@ -158,7 +161,7 @@ def _just_fits(canvas: Canvas, report: SizeReport) -> None:
 
 
 def _refused(canvas: Canvas, report: SizeReport) -> None:
-    if not report.refused:
+    if not report.refused or report.too_long:
         return
     canvas.blank()
     canvas.line(("Does not fit on", "bold"), indent=2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -12,7 +12,6 @@ from rightslice.simulation.layout import PASS_FINISH, PASS_SAMPLE, PASS_STAGES, 
 from rightslice.simulation.play import play
 from rightslice.simulation.scenario import ClosedPipeline, LlmServer, OpenClass, Scenario, StageLengths
 from rightslice.simulation.statistics import Times, distribution
-from rightslice.traffic.arrivals import Arrivals
 
 _END_S: Final = 100 * 86_400.0
 _PS_PER_MS: Final = 1e9
@@ -31,6 +30,15 @@ class Reported:
     e2e_ms: Distribution
     output_tokens_per_s: float
     requests_per_s: float
+
+    def later(self, milliseconds: float) -> Reported:
+        """The same where every answer begins that much later for the client."""
+        return replace(self, ttft_ms=_later(self.ttft_ms, milliseconds), e2e_ms=_later(self.e2e_ms, milliseconds))
+
+
+def _later(found: Distribution, milliseconds: float) -> Distribution:
+    mean, p50, p95, p99 = (value + milliseconds for value in (found.mean, found.p50, found.p95, found.p99))
+    return Distribution(mean, p50, p95, p99)
 
 
 def closed_test(server: LlmServer, lengths: StageLengths, in_flight: int, turn_round_s: float = 0.0) -> Reported | None:
@@ -57,6 +65,8 @@ def closed_test(server: LlmServer, lengths: StageLengths, in_flight: int, turn_r
 
 def open_test(server: LlmServer, arrival_s: Floats, lengths: StageLengths) -> Reported | None:
     """Request i comes at `arrival_s[i]` (sorted), answered or not. None when the engine refuses a request."""
+    from rightslice.traffic.arrivals import Arrivals  # noqa: PLC0415 - heavy, and of no use to closed tests
+
     arrival_ps = np.rint(arrival_s * _PS_PER_S).astype(np.int64)
     arrivals = Arrivals(
         arrival_ps, np.zeros(len(arrival_ps), dtype=np.int32), lengths.input_tokens, lengths.output_tokens

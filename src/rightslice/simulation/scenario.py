@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from rightslice.core.slo import Slo
 from rightslice.performance.costs import StageCosts, StepCosts
 from rightslice.performance.sharing import MOST_TENANTS, Mode, Tenant, shared
-from rightslice.traffic.arrivals import Arrivals
+
+if TYPE_CHECKING:
+    from rightslice.traffic.arrivals import Arrivals
 
 Admission = Literal["prompt", "answer", "estimate"]
 """What a request must find room for to start: its prompt (vLLM: it may be evicted later), prompt and whole answer

@@ -42,8 +42,9 @@ def change_speed(replica: int, now: int, state: State) -> None:
     if state.facts[replica, KIND] == LLM:
         if state.live[replica, BUSY] == 1:
             cut_short(replica, now, state)
-    elif state.facts[replica, KIND] == STAGE:
-        settle(replica, now, state)
+    else:
+        if state.facts[replica, KIND] == STAGE:
+            settle(replica, now, state)
         touch(replica, state)
     factor = state.pace[replica, ORDERED] * state.pace[replica, SHARED]
     state.pace[replica, SLOWDOWN] = factor

@@ -107,6 +107,12 @@ def test_vllm_arguments_say_everything_that_was_planned() -> None:
     }
 
 
+@pytest.mark.parametrize(("name", "written"), [("vllm", "bfloat16"), ("sglang", "bf16")])
+def test_a_cache_in_16_bit_is_said_only_where_the_engine_would_choose_another(name: str, written: str) -> None:
+    assert "--kv-cache-dtype" not in engine(name).arguments(EngineSettings(engine=name), "m")
+    assert engine(name).arguments(EngineSettings(engine=name), "m", override=True)["--kv-cache-dtype"] == written
+
+
 def test_what_is_switched_off_is_switched_off_explicitly() -> None:
     args = VLLM.arguments(EngineSettings(prefix_caching=False, chunked_prefill=False), "m")
     assert {"--no-enable-prefix-caching", "--no-enable-chunked-prefill"} <= set(args)

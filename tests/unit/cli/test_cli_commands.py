@@ -328,6 +328,32 @@ def test_settings_of_an_engine_hold_in_the_whole_answer_of_size(capsys: Captured
     assert "more than the longest context of 1,000" in told["refused"][0]["reason"]
 
 
+def test_requests_longer_than_the_engine_takes_are_a_no(capsys: Captured) -> None:
+    llama = ["size", "meta-llama/Llama-3.1-8B-Instruct", "--accelerator", "H100-SXM-80GB"]
+    assert main([*llama, "--input-tokens", "1000000"]) == 1
+    assert "Requests of that length are refused: 1,000,256 tokens" in capsys.readouterr().out
+    assert main([*llama, "--engine", "vllm", "--input-tokens", "1000000"]) == 1
+    assert "It starts" in (shown := capsys.readouterr().out)
+    assert "Requests of that length are refused" in shown
+    assert main([*llama, "--engine", "vllm", "--engine-args", "--max-model-len 1000"]) == 0  # no length was asked about
+    assert main([*llama, "--engine", "tensorrt-llm", "--input-tokens", "9000", "--json"]) == 1
+    capsys.readouterr()
+
+
+def test_free_memory_holds_for_the_accelerators_too(capsys: Captured) -> None:
+    asked = ["size", "Qwen/Qwen3-1.7B", "--accelerator", "L4", "--engine", "vllm", "--free-memory", "5GiB", "--json"]
+    assert main(asked) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["fits"] == []
+    assert "5 GiB free" in report["refused"][0]["reason"].replace("5.0", "5").replace("5.00", "5")
+
+
+def test_arguments_that_the_engine_does_not_know_are_bad_input(capsys: Captured) -> None:
+    asked = ["size", "Qwen/Qwen3-1.7B", "--accelerator", "L4", "--engine", "vllm", "--engine-version", "0.32.0"]
+    assert main([*asked, "--engine-args", "--max-modle-len 8192"]) == 2
+    assert "did you mean --max-model-len?" in capsys.readouterr().err
+
+
 def test_verdict_and_ladder_agree_about_ranks_that_share_experts(capsys: Captured) -> None:
     spread = "-dp 16 --enable-expert-parallel"
     found = _size(capsys, "deepseek-ai/DeepSeek-R1", "H100-SXM-80GB", spread)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rightslice.app.knowledge import known_names
 from rightslice.app.planning import PLANNED_ENGINES
 from rightslice.app.rating import ceiling
 from rightslice.app.scenarios import server
+from rightslice.catalogue.engines import engine
 from rightslice.catalogue.models import resolve_model
 from rightslice.core.rates import Rate, RateTable
+from rightslice.memory.room import most_decoding
 from rightslice.optimization.candidates import candidates, sites
 from rightslice.optimization.needs import Need, needs
 from rightslice.optimization.options import Candidates, Option
@@ -93,6 +97,38 @@ def test_lower_precision_is_marked_and_needs_a_checkpoint_below_8_bits() -> None
     refused = found(chat("precision: [int4]"))
     assert not refused.options
     assert all(r.code == "RS2005" and "checkpoint" in r.reason for r in refused.rejections)
+
+
+@pytest.mark.parametrize(
+    ("extra", "kept", "overridden"),
+    [("", "fp8", False), ("kv_precision: [bf16]", "bf16", True), ("kv_precision: [fp8]", "fp8", False)],
+)
+def test_a_cache_that_the_checkpoint_declares_is_planned_as_the_engine_keeps_it(
+    extra: str, kept: str, overridden: bool
+) -> None:
+    workload = chat(extra)
+    model = replace(resolve_model(LLAMA), quantisation="modelopt", kv_dtype_published="fp8")
+    offered, _ = offers(workload.fleet, interruptible=False)
+    options = candidates(needs(workload, {"llm": model}, {}), sites(offered, GKE), ("vllm",)).options
+    assert options
+    for option in options:
+        assert option.settings
+        assert (option.settings.kv_dtype, option.cache_overridden) == (kept, overridden)
+        args = engine("vllm").arguments(option.settings, "source", override=option.cache_overridden)
+        assert args["--kv-cache-dtype"] == {"fp8": "fp8", "bf16": "bfloat16"}[kept]
+
+
+def test_recurrent_models_are_planned_with_no_more_sequences_than_start() -> None:
+    workload = chat()
+    model = resolve_model("state-spaces/mamba-2.8b-hf")
+    offered, _ = offers(workload.fleet, interruptible=False)
+    options = candidates(needs(workload, {"llm": model}, {}), sites(offered, GKE), ("vllm",)).options
+    assert options
+    for option in options:
+        assert option.settings
+        most = most_decoding(model, option.device, option.settings)
+        assert most is not None
+        assert option.settings.max_num_seqs <= most
 
 
 def test_a_precision_that_needs_its_own_checkpoint_names_one_or_the_command_that_makes_it() -> None:

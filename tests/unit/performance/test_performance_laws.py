@@ -10,10 +10,12 @@ import pytest
 import performance_cases as cases
 from rightslice.catalogue.architecture import AttentionGroup
 from rightslice.core.errors import BadInputError
+from rightslice.performance import coefficients
 from rightslice.performance.costs import StepCosts
 from rightslice.performance.laws import step_costs
 
 A100, H100 = cases.whole(cases.A100), cases.whole(cases.H100)
+CACHE_BANDWIDTH = coefficients.era(H100, cases.VLLM).cache_bandwidth
 
 
 def decode_ms(costs: StepCosts, sequences: int, context: int) -> float:
@@ -91,7 +93,7 @@ def test_a_latent_cache_is_whole_on_every_device_and_kv_heads_are_split() -> Non
     mla = replace(cases.LLAMA_8B, attention=(latent,))
     tp4 = replace(cases.VLLM, tensor_parallel_size=4)
     assert step_costs(mla, H100, tp4, typical_tokens=500).kv_token_ps == pytest.approx(
-        32 * 576 * 2 / (3.35e12 * 0.94) * 1e12, rel=0.01
+        32 * 576 * 2 / (3.35e12 * 0.94 * CACHE_BANDWIDTH) * 1e12, rel=0.01
     )
     whole, split = (step_costs(cases.LLAMA_8B, H100, s, typical_tokens=500).kv_token_ps for s in (cases.VLLM, tp4))
     assert split == pytest.approx(whole / 4, rel=1e-3)
@@ -106,7 +108,9 @@ def test_recurrent_state_is_read_and_written_once_per_sequence() -> None:
     assert costs.kv_token_ps == 0
     assert costs.attention_ps == 0
     host_ps = step_costs(cases.LLAMA_8B, H100, cases.VLLM, typical_tokens=500).sequence_ps
-    assert costs.sequence_ps - host_ps == pytest.approx(2 * 32 * 10**7 / (3.35e12 * 0.94) * 1e12, rel=0.01)
+    assert costs.sequence_ps - host_ps == pytest.approx(
+        2 * 32 * 10**7 / (3.35e12 * 0.94 * CACHE_BANDWIDTH) * 1e12, rel=0.01
+    )
 
 
 def test_all_reduces_over_pcie_are_dearer_than_over_nvlink() -> None:

@@ -33,9 +33,14 @@ def test_few_pairs_touch_few_experts_and_many_touch_all() -> None:
 
 
 def test_experts_read_only_what_they_touch() -> None:
-    one, all_of_them = operators.experts_s(np.array([1.0, 640.0]), 64.0, 1e6, PATH)
+    one, all_of_them = operators.experts_s(np.array([1.0, 640.0]), 64.0, 1e6, PATH, 0.0)
     assert one == pytest.approx(2e-3, rel=0.02)
     assert all_of_them == pytest.approx(64 * 2e-3 + 640 * 2e-6, rel=0.02)
+
+
+def test_a_touched_expert_computes_a_whole_tile() -> None:
+    bare, padded = (operators.experts_s(np.array([1e6]), 64.0, 1e6, PATH, rows)[0] for rows in (0.0, 100.0))
+    assert padded - bare == pytest.approx(64 * 100 * 2e-6)
 
 
 def test_all_reduce_changes_algorithm_with_size() -> None:

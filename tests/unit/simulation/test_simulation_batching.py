@@ -7,6 +7,7 @@ import pytest
 
 from rightslice.performance.costs import StageCosts
 from rightslice.simulation import OpenClass, Scenario, StageServer
+from rightslice.simulation.layout import TIMED_OUT
 from rightslice.simulation.play import Played, SteppedRun, play
 from simulation_cases import arrivals
 
@@ -65,3 +66,14 @@ def test_a_batch_keeps_its_time_and_a_lost_one_comes_to_nothing() -> None:
 def test_a_negative_delay_is_refused() -> None:
     with pytest.raises(ValueError, match="delay"):
         server(-5)
+
+
+def test_an_order_to_a_server_that_waits_for_company_drops_who_waited_too_long() -> None:
+    traffic = OpenClass("s", "c", arrivals([0, 10], [1, 1], [1, 1]), timeout_s=100 / PS)
+    run = SteppedRun(Scenario((server(500),), (traffic,), horizon_s=1e-6))
+    run.advance(200 / PS)
+    assert run.look().waiting.tolist() == [2]
+    run.slow_down(0, 2.0)
+    run.advance(201 / PS)
+    assert run.look().waiting.tolist() == [0]
+    assert run.finish().finish_ps.tolist() == [TIMED_OUT] * 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -44,6 +46,14 @@ def test_all_at_once_and_no_more_than_were_asked_for() -> None:
     found = closed_test(server(), lengths(20), in_flight=20)
     assert found is not None
     assert found.requests_per_s * found.e2e_ms.p99 / 1e3 == pytest.approx(20)
+
+
+def test_prompts_first_keep_those_who_decode_waiting() -> None:
+    one_prompt_a_step = replace(server(), max_num_batched_tokens=99, prefill_first=True)
+    found = closed_test(one_prompt_a_step, lengths(4), in_flight=4)
+    assert found is not None
+    assert found.ttft_ms.mean == pytest.approx(1.099 * (1 + 2 + 3 + 4) / 4)
+    assert found.e2e_ms.p50 == found.e2e_ms.p99 == pytest.approx(4 * 1.099 + 10 * 1.004)
 
 
 def test_open_requests_come_when_they_come() -> None:

@@ -12,13 +12,15 @@ from rightslice.catalogue.architectures.adapters import lora_widths
 from rightslice.catalogue.architectures.build import build
 from rightslice.catalogue.architectures.config import MAX_CONTEXT, Config, Object
 from rightslice.catalogue.architectures.families import Family
-from rightslice.catalogue.architectures.formats import DTYPE_BYTES, base_dtype
+from rightslice.catalogue.architectures.formats import DTYPE_BYTES, Format, base_dtype
 from rightslice.catalogue.architectures.ledger import Ledger
 from rightslice.catalogue.architectures.multimodal import text_part
 from rightslice.catalogue.architectures.prediction import prediction_layers
 from rightslice.catalogue.architectures.quantisation import kv_dtype, scheme_of
 from rightslice.catalogue.architectures.scheme import Scheme
+from rightslice.catalogue.architectures.spelling import Spelling
 from rightslice.catalogue.architectures.weights import Layer, Split, Weight, count
+from rightslice.core.errors import BadInputError, Diagnostic, Location
 from rightslice.core.quantities import format_bytes
 
 Part = Literal["layers", "embedding", "head", "outside", "tower"]
@@ -42,12 +44,14 @@ def read_architecture(
     if not dtype:
         dtype = "bf16" if scheme is not None else "fp32"
         notes.append(f"the configuration names no dtype (torch_dtype): {dtype} is assumed for what is not quantised")
-    groups = _groups(ledger, scheme, dtype)
+    groups = _groups(ledger, scheme, dtype, where=where)
     approximations = [*ledger.approximations, *(scheme.approximations if scheme is not None else ())]
+    if scheme is not None and scheme.unread:
+        approximations.append(f"patterns of the quantisation lists that are not read: {', '.join(scheme.unread)}")
     if scheme is not None and not scheme.approximations and not _converted(groups, dtype):
         notes.append(f"quantisation {scheme.method}: no list matched a weight, bytes are those of the base dtype")
     moe = _merged_moe(ledger.layers)
-    predictor = _predictor(prediction_layers(ledger, text), scheme, dtype, first=len(ledger.layers))
+    predictor = _predictor(prediction_layers(ledger, text), scheme, dtype, ledger.spelling)
     if predictor is not None:
         number = predictor.layers
         held = f"{format_bytes(predictor.published_weights_bytes)}, loaded for speculative decoding only"
@@ -108,12 +112,12 @@ def _classes(raw: Object) -> tuple[str, ...]:
     return tuple(name for name in named if isinstance(name, str)) if isinstance(named, list | tuple) else ()
 
 
-def _predictor(layers: tuple[Layer, ...], scheme: Scheme | None, dtype: str, *, first: int) -> Architecture | None:
-    """The multi-token-prediction layers as a model without embedding and head; they follow layer `first` - 1."""
+def _predictor(layers: tuple[Layer, ...], scheme: Scheme | None, dtype: str, spelling: Spelling) -> Architecture | None:
+    """The multi-token-prediction layers as a model without embedding and head; they follow those of the model."""
     if not layers:
         return None
-    ledger = Ledger(layers)
-    groups = _groups(ledger, scheme, dtype, first=first)
+    ledger = Ledger(layers, spelling=spelling)
+    groups = _groups(ledger, scheme, dtype, first=spelling.predictors or 0)
     attention = _merged_attention(layers)
     return Architecture(
         name="multi-token prediction",
@@ -177,8 +181,10 @@ _FREE_BLOCK = 64
 class _Tally:
     """Sums weights into groups that tensor parallelism treats alike."""
 
-    def __init__(self, scheme: Scheme | None, dtype: str) -> None:
+    def __init__(self, scheme: Scheme | None, dtype: str, spelling: Spelling, where: str) -> None:
         self._scheme = scheme
+        self._where = where
+        self._spelling = spelling
         self._width = DTYPE_BYTES[dtype]
         self._sums: dict[tuple[Part, Split, int], list[int]] = {}
 
@@ -189,7 +195,7 @@ class _Tally:
         for weight in weights:
             key = (part, weight.split, kv_heads if weight.split == "kv" else 0)
             elements = weight.elements
-            found = self._scheme.format_of(weight, layer) if self._scheme is not None else None
+            found = self._format(part, weight, layer)
             stored = elements * self._width
             if found is not None:
                 stored = found.bytes_of(weight) + (elements - weight.matrix_elements) * self._width
@@ -197,6 +203,18 @@ class _Tally:
             sums[0] += copies * elements
             sums[1] += copies * weight.matrix_elements if weight.linear else 0
             sums[2] += copies * round(stored)
+
+    def _format(self, part: Part, weight: Weight, layer: int) -> Format | None:
+        if self._scheme is None or not weight.linear:
+            return None
+        name = self._spelling.of(weight.module, layer)
+        found = self._scheme.format_of(weight, name)
+        checked = self._scheme.whole_groups and part == "layers" and weight.split != "expert"
+        if checked and found is not None and found.columns and weight.columns % found.columns:
+            message = f"group_size {found.columns} does not divide the {weight.columns} inputs of {name.exact[0]}"
+            hint = "no engine loads such weights: 32, 64, 128, or -1 for whole rows"
+            raise BadInputError(Diagnostic("RS2007", message, Location(self._where), hint))
+        return found
 
     def groups(self) -> tuple[WeightGroup, ...]:
         """The groups in order of first appearance."""
@@ -206,14 +224,16 @@ class _Tally:
         )
 
 
-def _groups(ledger: Ledger, scheme: Scheme | None, dtype: str, *, first: int = 0) -> tuple[WeightGroup, ...]:
-    tally = _Tally(scheme, dtype)
-    if scheme is not None and scheme.depends_on_layer:
+def _groups(
+    ledger: Ledger, scheme: Scheme | None, dtype: str, *, first: int = 0, where: str = ""
+) -> tuple[WeightGroup, ...]:
+    tally = _Tally(scheme, dtype, ledger.spelling, where)
+    if scheme is not None and scheme.lists:
         for i, layer in enumerate(ledger.layers, start=first):
             tally.add("layers", layer.weights, kv_heads=_kv_heads(layer), layer=i)
     else:
         for layer, copies in Counter(ledger.layers).items():
-            tally.add("layers", layer.weights, copies=copies, kv_heads=_kv_heads(layer), layer=0)
+            tally.add("layers", layer.weights, copies=copies, kv_heads=_kv_heads(layer), layer=first)
     tally.add("embedding", ledger.embedding)
     tally.add("head", ledger.head)
     tally.add("outside", ledger.outside)

@@ -70,6 +70,9 @@ def build(raw: Object, where: str) -> tuple[Ledger, Kind, Family, Config]:
     be laid out in a way that is not modelled.
     """
     refuse_foreign(raw, where)
+    if isinstance(named := raw.get("architectures"), str):
+        message = f'architectures must be a list of strings, not "{named[:40]}"'
+        raise BadInputError(Diagnostic("RS2007", message, Location(where), f'["{named[:40]}"]'))
     own = find_family(raw)
     config = Config(flattened(raw), own.defaults, where)
     if reason := own.trait("unsupported"):

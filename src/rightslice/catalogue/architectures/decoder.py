@@ -20,6 +20,7 @@ from rightslice.catalogue.architectures.ledger import Ledger, has_language_head,
 from rightslice.catalogue.architectures.recurrent import RECURRENT, recurrent_kind
 from rightslice.catalogue.architectures.shapes import Shape, shapes
 from rightslice.catalogue.architectures.special import SPECIAL
+from rightslice.catalogue.architectures.spelling import Spelling
 from rightslice.catalogue.architectures.weights import Layer, Weight, linear, vector
 
 
@@ -44,6 +45,7 @@ def decoder(config: Config, family: Family) -> Ledger:
         tied=tied,
         has_language_head=has_language_head(config, family),
         approximations=_approximations(config, family, found),
+        spelling=Spelling(family.name, predictors=len(layers)),
     )
 
 

@@ -46,7 +46,7 @@ def mixer_words(config: Config, family: Family, count: int) -> tuple[tuple[str, 
     if family.trait("mixer") == LINEAR:
         return (LINEAR,) * count, False
     if config.has("window") and config.flag("use_sliding_window", True) and family.switch("window", config, True):
-        return _from_window_layer(config, count), False
+        return _from_window_layer(config, family, count), False
     if config.maybe("attention_chunk_size"):
         return _by_rope(config, count), True
     if family.trait("recurrent"):
@@ -188,9 +188,23 @@ def _by_pattern(config: Config, family: Family, count: int) -> tuple[str, ...] |
     return tuple(FULL if (i + offset) % period == 0 or i in ends else other for i in range(count))
 
 
-def _from_window_layer(config: Config, count: int) -> tuple[str, ...]:
-    """All layers keep a window, or those from `max_window_layers` on where that key rules."""
-    first = config.number("max_window_layers", 0) if config.has("use_sliding_window") else 0
+def _from_window_layer(config: Config, family: Family, count: int) -> tuple[str, ...]:
+    """All layers keep a window, or those from `max_window_layers` on where the class has that key.
+
+    `window_layers`: "no-rope", those without rotary positions (SmolLM3); "every-other", every second one below
+    `max_window_layers` (Qwen2-MoE).
+    """
+    windowed = family.trait("window_layers")
+    if windowed == "no-rope":
+        flags = config.numbers("no_rope_layers")
+        step = config.number("no_rope_layer_interval", 4, low=1)
+        turned = flags or tuple(int((i + 1) % step != 0) for i in range(count))
+        return tuple(FULL if turn else SLIDING for turn in _of_all(config, "no_rope_layers", turned, count))
+    if windowed == "every-other":
+        last = config.number("max_window_layers", 0)
+        return tuple(SLIDING if i % 2 == 0 and i < last else FULL for i in range(count))
+    rules = "max_window_layers" in family.defaults or (not family.known and config.has("use_sliding_window"))
+    first = config.number("max_window_layers", 0) if rules else 0
     return tuple(SLIDING if i >= first else FULL for i in range(count))
 
 

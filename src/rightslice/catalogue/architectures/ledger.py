@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rightslice.catalogue.architectures.config import Config
 from rightslice.catalogue.architectures.families import Family
+from rightslice.catalogue.architectures.spelling import Spelling
 from rightslice.catalogue.architectures.weights import IDLE_EXPERTS, Layer, Weight, count
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """`layers` in order, `outside` everything else. `head` is empty when the embedding serves as head."""
+    """`layers` in order, `outside` everything else. `head` is empty when the embedding serves as head.
+
+    `spelling`: the names of its modules, which quantisation lists refer to.
+    """
 
     layers: tuple[Layer, ...]
     embedding: tuple[Weight, ...] = ()
@@ -21,6 +25,7 @@ class Ledger:
     tied: bool = False
     has_language_head: bool = True
     approximations: tuple[str, ...] = ()
+    spelling: Spelling = field(default_factory=Spelling)
 
     @property
     def parameters(self) -> int:

@@ -24,10 +24,16 @@ from rightslice.catalogue.architectures.formats import (
 )
 from rightslice.catalogue.architectures.method_variants import VARIANTS
 from rightslice.catalogue.architectures.modelopt import FILES, group_size, listed_layers, modelopt, unknown
-from rightslice.catalogue.architectures.module_names import Names, names_of
+from rightslice.catalogue.architectures.module_names import Names, Rule, names_of
 from rightslice.catalogue.architectures.scheme import Scheme
 
-_SKIPPED: Final = ("modules_to_not_convert", "ignore", "exclude_modules", "ignored_layers", "skip_modules")
+_SKIPPED: Final = ("modules_to_not_convert", "ignore", "exclude_modules", "ignored_layers", "skip_modules",
+                   "llm_int8_skip_modules")  # fmt: skip
+_RULES: Final[Mapping[str, Rule]] = {
+    **dict.fromkeys(("compressed-tensors", "compressed_tensors", "sparseml"), "exact"),
+    **dict.fromkeys(("awq", "awq_marlin", "auto_awq"), "substring"),
+}  # fmt: skip
+"""How the literal names of a method's lists match; those of other methods match whole parts of a name."""
 _USUAL_GROUPS: Final = (0, 16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -42,7 +48,7 @@ def read_method(own: Config, config: Config) -> Scheme | None:
     method = (method or _implied(own)).casefold()
     reader = _METHODS.get(method) or VARIANTS.get(method)
     if reader is not None:
-        return reader(method, own, config, _skipped(own))
+        return reader(method, own, config, _skipped(own, _rule(method)))
     if method == "modelopt_fp8" and isinstance(own.raw("quantized_layers"), Mapping):
         return _fp8(method, own, config, None)
     found = _grouped(method, own) or modelopt(own)
@@ -68,16 +74,20 @@ def _implied(own: Config) -> str:
     return "mlx" if own.has("bits") and own.has("group_size") else ""
 
 
-def _skipped(own: Config) -> Names | None:
+def _rule(method: str) -> Rule:
+    return _RULES.get(method, "part")
+
+
+def _skipped(own: Config, rule: Rule) -> Names | None:
     for key in _SKIPPED:
-        if (found := names_of(own.raw(key))) is not None:
+        if (found := names_of(own.raw(key), rule)) is not None:
             return found
     return None
 
 
 def _unread(method: str, own: Config) -> Scheme | None:
     """A method that is not known: by the bits it gives, else by its name, and said."""
-    skip = _skipped(own)
+    skip = _skipped(own, _rule(method))
     what = f'quant_method "{method[:40]}"' if method else "a quantization_config without quant_method"
     for key in ("bits", "nbits", "num_bits", "w_bit", "weight_bits", "wbits"):
         if own.raw(key) is not None:
@@ -144,9 +154,53 @@ def _groupwise(method: str, own: Config, _config: Config, skip: Names | None) ->
     if found is None:
         zero = bool(own.raw("zero_point") if own.has("zero_point") else own.has("sym") or method.startswith("gptq"))
         found = integer(bits, group, zero=zero, index="gptq" in packing)
-    told = ("per-module overrides (dynamic) are not read; " + FILES,) if own.raw("dynamic") else ()
     kept, overridden = _overrides(own, found)
-    return Scheme(method, found, own=overridden, skip=skip or kept, notes=tuple(notes), approximations=told)
+    listed = (*_dynamic(own, found), *overridden, *(((kept, None),) if kept is not None else ()))
+    default: Format | None = found
+    if (only := _only(own)) is not None:
+        listed, default = (*listed, (only, found)), None
+    return Scheme(
+        method,
+        default,
+        own=listed,
+        skip=skip,
+        head=own.flag("lm_head"),
+        whole_groups="awq" in method,
+        notes=tuple(notes),
+    )
+
+
+def _dynamic(own: Config, usual: Format) -> tuple[tuple[Names, Format | None], ...]:
+    """GPTQModel's `dynamic`: expressions in order, `-:` keeps a module at 16 bit, others give it bits of its own."""
+    found: list[tuple[Names, Format | None]] = []
+    for pattern, changes in (own.part("dynamic") or {}).items():
+        names = names_of([f"re:{pattern.removeprefix('-:').removeprefix('+:')}"])
+        if names is None:
+            continue
+        if pattern.startswith("-:"):
+            found.append((names, None))
+        elif isinstance(changes, Mapping):
+            inner = own.inside(changes)
+            bits = inner.maybe("bits", low=1, high=16) or int(usual.bits)
+            group = group_size(inner, "group_size", usual.columns)
+            changed = integer(bits, group, zero=usual.scale_bytes > _SCALE_BYTES, index=bool(usual.column_bytes))
+            found.append((names, changed if bits < _UNQUANTISED else None))
+    return tuple(found)
+
+
+_SCALE_BYTES: Final = 2
+_UNQUANTISED: Final = 16
+
+
+def _only(own: Config) -> Names | None:
+    """GPTQ's `modules_in_block_to_quantize`: lists of the only modules that are converted; None for all of them."""
+    listed = own.raw("modules_in_block_to_quantize")
+    if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
+        return None
+    names: list[Json] = []
+    for item in listed:
+        names += item if isinstance(item, list) else [item]
+    return names_of(names, "substring")
 
 
 def _auto_round_format(own: Config, bits: int, group: int) -> Format | None:
@@ -161,7 +215,7 @@ def _auto_round_format(own: Config, bits: int, group: int) -> Format | None:
     return None
 
 
-def _overrides(own: Config, usual: Format) -> tuple[Names | None, tuple[tuple[Names, Format], ...]]:
+def _overrides(own: Config, usual: Format) -> tuple[Names | None, tuple[tuple[Names, Format | None], ...]]:
     """AutoRound's `extra_config`: modules that stay at 16 bit, and modules with bits of their own."""
     kept: list[Json] = []
     by_bits: dict[int, list[Json]] = {}
@@ -190,7 +244,8 @@ def _bitsandbytes(method: str, own: Config, _config: Config, skip: Names | None)
 
 def _grouped(method: str, own: Config) -> Scheme | None:
     """compressed-tensors and modelopt: groups of targets, each with its own weights entry."""
-    skip, groups = _skipped(own), own.part("config_groups") or {}
+    rule = _rule(method)
+    skip, groups = _skipped(own, rule), own.part("config_groups") or {}
     default: Format | None = None
     listed: list[tuple[Names, Format]] = []
     for group in groups.values():
@@ -202,8 +257,8 @@ def _grouped(method: str, own: Config) -> Scheme | None:
         found = _group_format(own.inside(entry), own.text("format") + str(group.get("format", "")))
         targets = group.get("targets") or ["Linear"]
         if isinstance(targets, Sequence) and any(t in ("Linear", "MoE") for t in targets):
-            default = found
-        elif (names := names_of(targets)) is not None:
+            default = found if default is None else default
+        elif (names := names_of(targets, rule)) is not None:
             listed.append((names, found))
     if default is None and not listed:
         return None
@@ -211,7 +266,9 @@ def _grouped(method: str, own: Config) -> Scheme | None:
     told = ("sparsity_config: zeros that are left out of the files are counted; " + FILES,)
     dense = sparse is None or sparse.get("format") in (None, "dense")
     name = method or "compressed-tensors"
-    return Scheme(name, default, own=tuple(listed), skip=skip, approximations=() if dense else told)
+    return Scheme(
+        name, default, own=tuple(listed), skip=skip, head=rule == "exact", approximations=() if dense else told
+    )
 
 
 def _group_format(weights: Config, packing: str) -> Format:

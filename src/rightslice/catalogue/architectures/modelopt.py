@@ -114,11 +114,13 @@ def _mixed(own: Config) -> Scheme:
         message = "MIXED_PRECISION without quantized_layers: weights are counted unquantised"
         return Scheme("modelopt-mixed", None, approximations=(f"{message}; {FILES}",))
     listed, strange = _listed(layers)
+    skip = names_of(own.raw("exclude_modules") or own.raw("ignore"))
     told = f"quantized_layers names unknown algorithms ({', '.join(strange)}): those weights are counted unquantised"
-    return Scheme("modelopt-mixed", None, own=listed, approximations=(f"{told}; {FILES}",) if strange else ())
+    approximations = (f"{told}; {FILES}",) if strange else ()
+    return Scheme("modelopt-mixed", None, own=listed, skip=skip, approximations=approximations)
 
 
-def _listed(layers: Json) -> tuple[tuple[tuple[Names, Format], ...], tuple[str, ...]]:
+def _listed(layers: Json) -> tuple[tuple[tuple[Names, Format | None], ...], tuple[str, ...]]:
     """Names of modules with the format of each, and the algorithms that are not known."""
     by_format: dict[Format, list[Json]] = {}
     strange: dict[str, None] = {}
@@ -132,6 +134,6 @@ def _listed(layers: Json) -> tuple[tuple[tuple[Names, Format], ...], tuple[str, 
     return tuple((names, found) for names, found in pairs if names is not None), tuple(strange)[:5]
 
 
-def listed_layers(own: Config) -> tuple[tuple[Names, Format], ...]:
+def listed_layers(own: Config) -> tuple[tuple[Names, Format | None], ...]:
     """Formats of the modules that `quantized_layers` names."""
     return _listed(own.part("quantized_layers"))[0]

@@ -129,7 +129,8 @@ def multimodal(config: Config, parent: Family) -> Ledger:
         notes.append(remark)
     counted = {*_COUNTED_KEYS, *(("projector_config",) if parent.trait("audio_projector") == "granite" else ())}
     notes += [f"{key}: this part is not counted" for key in config.parts() if key not in counted]
-    return replace(ledger, towers=tuple(towers), approximations=tuple(notes))
+    spelling = replace(ledger.spelling, nested=text is not config)
+    return replace(ledger, towers=tuple(towers), approximations=tuple(notes), spelling=spelling)
 
 
 def _expects(config: Config, parent: Family, key: str) -> bool:

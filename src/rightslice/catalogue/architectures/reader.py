@@ -103,7 +103,7 @@ def stored_weights(folder: Path, layers: int) -> Stored | None:
     """Bytes and elements of the safetensors files in `folder`, from their headers (or from the index alone).
 
     Tensors of layers beyond `layers` and of `mtp` modules count as extra. Where files are missing (named by the index,
-    by "-of-N" in the others' names, or pointers of Git LFS) the total of the index counts, and without one the remark
+    by "-of-N" in the others' names, or pointers of Git LFS) the total of the index counts, and without it the remark
     says what is missing. None when there is nothing. Raises BadInputError RS2007 for a header that is truncated, too
     long or contradicts its file.
     """
@@ -113,7 +113,9 @@ def stored_weights(folder: Path, layers: int) -> Stored | None:
     missing = sorted(_expected(folder, listed) - {shard.name for shard in shards})
     if listed is not None and (missing or not shards):
         total = _total_size(listed, index)
-        return Stored(total, 0, None, "", "index")
+        if total is not None:
+            return Stored(total, 0, None, "", "index")
+        return Stored(0, 0, None, "", "index", "their index gives no total_size, and files that it names are missing")
     if not shards and not missing:
         return None
     found = stored_tensors((tensor for shard in shards for tensor in _tensors(shard)), layers)
@@ -190,8 +192,11 @@ def _is_extra(name: str, layers: int) -> bool:
     return number.isdigit() and len(number) < 9 and int(number) >= layers > 0
 
 
-def _total_size(index: Object, path: Path) -> int:
+def _total_size(index: Object, path: Path) -> int | None:
+    """Bytes of all tensors as the index gives them; None where it does not."""
     metadata = index.get("metadata")
+    if metadata is None or (isinstance(metadata, Mapping) and "total_size" not in metadata):
+        return None
     size = metadata.get("total_size") if isinstance(metadata, Mapping) else None
     if isinstance(size, float) and math.isfinite(size) and size == int(size):
         size = int(size)

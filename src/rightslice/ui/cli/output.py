@@ -26,7 +26,8 @@ class Terminal:
 
 
 def terminal() -> Terminal:
-    """Look at standard output now. Colour only on a terminal and without NO_COLOR; 80 columns where unknown."""
+    """Look at standard output now. Colour only on a terminal and without NO_COLOR; 80 columns where unknown, never
+    fewer than 40 nor more than 140."""
     columns = shutil.get_terminal_size((80, 24)).columns
     return Terminal(min(max(columns, _NARROWEST), _WIDEST), _colorful(sys.stdout), not _can_show(sys.stdout, _BLOCKS))
 

@@ -91,7 +91,8 @@ def size(
 ) -> int:
     """The memory a model needs, and the accelerators that hold it. Exit code 1 when none does.
 
-    With --engine it answers as that engine would at start-up: starts, does_not_start, refused or uncertain. With a
+    With --engine it answers as that engine would at start-up: starts, does_not_start, refused or uncertain; requests
+    longer than it takes are a no as well. With a
     --dtype or --kv-dtype that is not the published one it says what runs it, what it costs in accuracy and what to do.
 
     Parameters
@@ -136,8 +137,14 @@ def size(
         names = "   ".join(written)
         write_note(f"Wrote  {names}   in {output}\nNext   read {quote(str(Path(output or '') / 'QUANTISE.md'))}")
     if verdict is not None:
-        return 0 if verdict.verdict in ("starts", "uncertain") else 1
+        return 0 if verdict.verdict in ("starts", "uncertain") and not (report.too_long and _lengths(question)) else 1
     return 0 if report.fits else 1
+
+
+def _lengths(question: Question) -> bool:
+    """Whether lengths are asked about."""
+    usual = _DEFAULTS.input_tokens, _DEFAULTS.output_tokens
+    return (question.input_tokens, question.output_tokens) != usual
 
 
 def _start(question: Question) -> Start | None:
