@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rightslice.app.network import planned_network, with_clients
+from rightslice.app.network import with_clients
 from rightslice.catalogue.engines import engine
 from rightslice.core.rng import generator
 from rightslice.optimization.needs import Need, stage_lengths
@@ -121,8 +121,7 @@ def draw_day(
     classes = tuple(found for need in drawn for found in _classes_of_day(need, horizon_s, traces, seed))
     classes = with_clients(workload, classes, seed)
     names = frozenset(need.name for need in needs)
-    load = Load(names, classes, populations, horizon_s, seed, _routing(needs, seed), _gateways(needs))
-    return replace(load, network=planned_network(workload))
+    return Load(names, classes, populations, horizon_s, seed, _routing(needs, seed), _gateways(needs))
 
 
 def _classes_of_day(need: Need, horizon_s: float, traces: Mapping[str, Trace], seed: int) -> Iterator[OpenClass]:
@@ -185,8 +184,7 @@ def _draw(
         found for need in needs if need.model.traffic for found in open_classes(need, horizon_s, traces, seed)
     )
     classes = with_clients(workload, classes, seed)
-    load = Load(names, classes, populations, horizon_s, seed, _routing(needs, seed), _gateways(needs))
-    return replace(load, network=planned_network(workload))
+    return Load(names, classes, populations, horizon_s, seed, _routing(needs, seed), _gateways(needs))
 
 
 def open_classes(
