@@ -39,7 +39,7 @@ from rightslice.simulation.layout import (
     State,
 )
 from rightslice.simulation.orders import carry_out_orders, let_in
-from rightslice.simulation.sharing import share_out
+from rightslice.simulation.sharing import note_idle, share_out
 from rightslice.simulation.stage import end_services, settle, start_services
 from rightslice.simulation.users import leave_stage, start_pass
 from rightslice.simulation.waiting import submit, touch
@@ -77,6 +77,8 @@ def start_touched(now: int, state: State) -> None:
             llm = state.facts[replica, KIND] == LLM
             ends_ps = start_run(replica, now, state) if llm else start_batch(replica, now, state)
             reschedule(replica, ends_ps, state.agenda)
+        if state.groups.shape[0] > 0:
+            note_idle(replica, state)
     state.touched[0] = 0
 
 
