@@ -172,6 +172,21 @@ def with_gateways(seed: int, scenario: Scenario) -> Scenario:
     return replace(scenario, gateways=gateways, pipelines=pipelines, classes=classes)
 
 
+def disaggregated(seed: int, scenario: Scenario) -> Scenario:
+    """The same, where the engines of model `a` compute prompts and those of a model of its own the answers."""
+    numbers = np.random.default_rng(seed)
+    then, servers = "a/decode", list(scenario.servers)
+    for at, server in enumerate(scenario.servers):
+        if isinstance(server, LlmServer) and server.model == "a":
+            link = f"{server.deployment}/link"
+            servers[at] = replace(server, link=link, admission="prompt")
+            costs = StageCosts(np.array([0, any_of(numbers, 1, 50)]), 0.4, "measured")
+            token_ps = any_of(numbers, 0, 3, 100)
+            servers.append(StageServer(link, "a/link", server.replicas, costs, 0.0, token_ps=token_ps, then_model=then))
+    decode = random_engine(numbers, "answers", then)
+    return replace(scenario, servers=(*servers, replace(decode, prefix_caching=False)))
+
+
 def with_network(seed: int, scenario: Scenario) -> Scenario:
     """The same with servers in two regions, clients in three places, and routers that prefer near replicas."""
     numbers = np.random.default_rng(seed)

@@ -309,10 +309,31 @@ class Reference:
             return
         self.touched[id(entity)] = entity
         for job in entity.end(now):
-            job.finish_ps = now
             entity.finished += 1
+            if self.hand_on(entity, job, now):
+                continue
+            job.finish_ps = now
             if job.user is not None:
                 self.leave_stage(job.user, job, now)
+
+    def hand_on(self, entity: AnyReplica, job: Job, now: int) -> bool:
+        """From a prefill replica to its link, from a link to a decode replica; False where a job ends here."""
+        if isinstance(entity, Engine) and entity.server.link and job.answered < job.answer:
+            at = [r for r in self.replicas if r.server.deployment == entity.server.deployment].index(entity)
+            link = [r for r in self.replicas if r.server.deployment == entity.server.link][at]
+            loaded = job.cached
+            job.forget()
+            job.loaded, job.entered, job.served = loaded, now, self.replicas.index(link)
+            link.waiting.append(job)
+            link.waiting = first_of_equals(link.waiting)
+            self.touched[id(link)] = link
+            return True
+        if isinstance(entity, Batch) and entity.server.then_model:
+            job.model = entity.server.then_model
+            if not self.submit(job, now):
+                self.give_up(job, FAILED, now)
+            return True
+        return False
 
     def enter_stage(self, user: User, now: int) -> None:
         pipeline = self.scenario.pipelines[user.pipeline]

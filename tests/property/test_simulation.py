@@ -21,7 +21,15 @@ from rightslice.simulation import ClosedPipeline, LlmServer, OpenClass, Scenario
 from rightslice.simulation.kernel import advance
 from rightslice.simulation.layout import FAILED, KV_BLOCK_PS, LOST, NOT_YET, SHED
 from rightslice.simulation.play import CONDITIONS, Observation, Played, SteppedRun, play
-from simulation_cases import arrivals, random_orders, random_scenario, with_gateways, with_network, with_sharing
+from simulation_cases import (
+    arrivals,
+    disaggregated,
+    random_orders,
+    random_scenario,
+    with_gateways,
+    with_network,
+    with_sharing,
+)
 from simulation_reference import Reference
 from simulation_reference_replicas import whole_ps
 
@@ -45,6 +53,7 @@ def check_equal(expected: Reference, got: Played) -> None:
     assert got.requeued == expected.requeued
     assert got.hit_tokens.tolist() == [job.hit_tokens for job in expected.jobs]
     assert got.served.tolist() == [job.served for job in expected.jobs]
+    assert got.entered_ps.tolist() == [job.entered for job in expected.jobs]
 
 
 def check_against_reference(scenario: Scenario) -> Reference:
@@ -86,6 +95,17 @@ def test_gateways_shed_and_hold_back_as_the_reference_does(part: int) -> None:
         shed += sum(job.finish_ps == SHED for job in expected.jobs)
         held += sum(len(queue) for queue in expected.queues.values())
     assert min(shed, held) > 50
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_prefill_and_decode_apart_equal_the_reference(part: int) -> None:
+    """2,000 random scenarios whose answers are computed elsewhere than their prompts."""
+    moved = evicted = 0
+    for seed in range(500 * part, 500 * (part + 1)):
+        expected = check_against_reference(disaggregated(seed, random_scenario(seed)))
+        moved += sum(r.finished for r in expected.replicas if r.server.model == "a/link")
+        evicted += sum(r.preemptions for r in expected.replicas if r.server.model == "a/decode")
+    assert min(moved, evicted) > 30
 
 
 @pytest.mark.parametrize("part", range(2))

@@ -49,7 +49,7 @@ class ClassResult:
     `prefix_hit_ceiling`: what one cache without limit would have found of the same requests; None where not known.
     `prefix_block_tokens`: size of the blocks in which prompts were compared, larger in long runs; 0 without prefixes.
     `timed_out`: failed because they waited too long. `shed`: refused under saturation because of their priority; not
-    part of `failed`.
+    part of `failed`. `transfer_ms`: from the first token until the KV cache has come to a decode replica, if any.
     """
 
     model: str
@@ -69,6 +69,7 @@ class ClassResult:
     prefix_block_tokens: int = 0
     timed_out: int = 0
     shed: int = 0
+    transfer_ms: Distribution | None = None
 
     @property
     def kept_up(self) -> bool:

@@ -60,6 +60,7 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
     facts, tables = _facts(servers)
     prefixes = prefix_blocks(scenario, requests)
     _share_prefixes(servers, facts, prefixes.block_tokens)
+    _hand_on(names, servers, facts)
     ranks = _ranks(scenario)
     models, weights = _models(scenario, names, servers)
     pipelines, stages, samples = _pipelines(scenario, names, servers)
@@ -170,7 +171,7 @@ def _facts(servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints]:
             row += [min(layout.LONGEST_RUN_PS, 2**62 // max(server.kv_blocks, 1))]
             row += [_ADMISSIONS[server.admission], 0, 0, 0, int(not server.chunked_prefill)]
             row += row[layout.KV_TOKEN_PS : layout.PREFILL_STEP_PS + 1]
-            row += [int(server.prefill_first), server.region]
+            row += [int(server.prefill_first), server.region, 0, 0]
             if server.prefill_first:  # those admitted over several steps decode in one
                 row[layout.STREAMS] = min(server.max_num_seqs, server.max_num_batched_tokens)
         else:
@@ -182,7 +183,24 @@ def _facts(servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints]:
         rows += [row] * server.replicas
         tables.append(table)
         offset += len(table)
-    return np.array(rows, dtype=np.int64).reshape(len(rows), layout.FACTS), np.concatenate(tables)
+    facts = np.array(rows, dtype=np.int64).reshape(len(rows), layout.FACTS)
+    facts[:, [layout.SENDS_TO, layout.THEN_MODEL]] = layout.NOBODY
+    return facts, np.concatenate(tables)
+
+
+def _hand_on(names: tuple[str, ...], servers: tuple[LlmServer | StageServer, ...], facts: Ints) -> None:
+    """Note in `facts` who takes over jobs, replica by replica."""
+    first, behind = {}, 0
+    for server in servers:
+        first[server.deployment] = behind
+        behind += server.replicas
+    for server in servers:
+        rows = first[server.deployment] + np.arange(server.replicas)
+        if isinstance(server, LlmServer) and server.link:
+            facts[rows, layout.SENDS_TO] = first[server.link] + np.arange(server.replicas)
+        if isinstance(server, StageServer) and server.then_model:
+            facts[rows, layout.THEN_MODEL] = names.index(server.then_model)
+            facts[rows, layout.KV_TOKEN_PS] = server.token_ps
 
 
 def _sharing(scenario: Scenario, servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints, Floats]:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from rightslice.simulation.agenda import reschedule
 from rightslice.simulation.batching import end_batch, start_batch, stop_batch
 from rightslice.simulation.compiling import compiled, compiled_and_cached, source_digest
+from rightslice.simulation.disaggregation import hand_on, hands_on
 from rightslice.simulation.engine import end_run, start_run, stop_run, used_blocks
 from rightslice.simulation.layout import (
     AFTERWARDS,
@@ -29,6 +30,7 @@ from rightslice.simulation.layout import (
     HOLDING,
     KIND,
     KV_USED,
+    LEFT,
     LLM,
     NEVER,
     NOT_YET,
@@ -59,7 +61,9 @@ def end_of_replica(replica: int, now: int, state: State) -> None:
     requests = len(state.arrival_ps)
     for k in range(1, state.done[0] + 1):
         job = state.done[k]
-        if job >= requests:
+        if state.jobs[job, LEFT] > 0 and hands_on(replica, state):
+            hand_on(replica, job, now, state)
+        elif job >= requests:
             leave_stage(job - requests, state.jobs[job, FIRST_PS], now, state)
 
 

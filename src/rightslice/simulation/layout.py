@@ -15,7 +15,8 @@ INPUT
              steps so that no product overflows; ADMISSION; KV blocks of one block of `prefix_ids` in PREFIX_BLOCKS (0:
              no prefix cache) and its PREFIX_TOKENS; DELAY_PS of batches; WHOLE_PROMPTS: no chunks; from UNDISTURBED
              on, KV_TOKEN_PS to PREFILL_STEP_PS without slowdown; PREFILL_FIRST: prompts have steps of their own;
-             REGION
+             REGION; SENDS_TO, the replica that takes over jobs whose prompt is computed, and THEN_MODEL, the model
+             that takes over jobs that are served (disaggregation.py; NOBODY); KV_TOKEN_PS of a batch, by LOADED
   distances  [c, g]     network round trip from where clients are to REGION, for routers that prefer near replicas
   tables     [..]       step time by tokens (LLM) or latency by concurrency or size of a batch (stage) of all
              deployments, end to end
@@ -63,8 +64,8 @@ PLAY
              first IDS_USED like others; OWN_IDLE own blocks that it left when it was evicted; HIT_TOKENS found in the
              prefix cache when it was first admitted (NOT_YET); ENTERED_PS, when it came to its replica; DEADLINE_PS,
              until when it waits (NEVER once it was admitted); PROMPT tokens; where its CLIENT is; SERVED, the replica
-             that it came to last (NOBODY). While a job decodes, CACHED is counted
-             from STEPS (tokens - STEPS) and LEFT to it (tokens + STEPS): a step changes STEPS and nothing else.
+             that it came to last (NOBODY); LOADED tokens, whose KV it brings along. While a job decodes, CACHED is
+             counted from STEPS (tokens - STEPS) and LEFT to it (tokens + STEPS): a step changes STEPS and nothing else.
              Output: FIRST_PS and FINISH_PS, NOT_YET or the time; FINISH_PS FAILED: refused; LOST: its replica went away
              and it had no retry left; TIMED_OUT: it waited too long; SHED: its gateway refused it under saturation
   goal       [n + u]    stages: the PROGRESS at which a job is done
@@ -107,7 +108,7 @@ LEAST_REQUESTS, ROUND_ROBIN, TWO_CHOICES, SCORE, NEAREST = range(5)
 KIND, STREAMS, BUDGET, KV_BLOCKS, BLOCK_TOKENS, MODEL_LEN, OFFSET = range(7)
 KV_TOKEN_PS, ATTENTION_PS, SEQUENCE_PS, STEP_PS, PREFILL_STEP_PS, LONGEST_PS = range(7, 13)
 ADMISSION, PREFIX_BLOCKS, PREFIX_TOKENS, DELAY_PS, WHOLE_PROMPTS, UNDISTURBED = range(13, 19)
-PREFILL_FIRST, REGION, FACTS = range(23, 26)
+PREFILL_FIRST, REGION, SENDS_TO, THEN_MODEL, FACTS = range(23, 28)
 GROWING, WHOLE_ANSWER, ESTIMATE = range(3)
 LLM, STAGE, BATCH = range(3)
 PIPE_STAGES, PIPE_THINK_PS, PIPE_STOP_PS, PIPE_STARTED, PIPE_RANK, PIPE_REQUESTS, PIPE = range(7)
@@ -125,9 +126,8 @@ GROUP, PLACE_IN_GROUP = range(2)
 BUSY_MEMBERS, FIRST_MEMBER = range(2)
 VALUE, OWNER = range(2)
 NEEDED, CACHED, LEFT, CHUNK, NEXT, BEFORE, SLOT, ORDER, ASKED_MODEL, RETRIES, FIRST_PS, FINISH_PS = range(12)
-RANK, FIRST_ID, IDS, IDS_USED, OWN_IDLE, HIT_TOKENS, ENTERED_PS, DEADLINE_PS, PROMPT, CLIENT, SERVED, JOB = range(
-    12, 24
-)
+RANK, FIRST_ID, IDS, IDS_USED, OWN_IDLE, HIT_TOKENS, ENTERED_PS, DEADLINE_PS, PROMPT = range(12, 21)
+CLIENT, SERVED, LOADED, JOB = range(21, 25)
 OLDER, NEWER, GAP, NEXT_COPY, NODE = range(5)
 UNKNOWN: Final = -1
 COPIED: Final = -2

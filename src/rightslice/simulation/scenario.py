@@ -27,6 +27,7 @@ class LlmServer:
 
     `prefill_first`: as long as prompts can be computed nobody decodes (SGLang, vLLM before 0.8); else steps mix both.
     `prefix_caching`: blocks of prompts stay known for later requests (prefix.py), where classes have `prefixes`.
+    `link`: the deployment, of as many replicas, over which prompts leave when they are computed (disaggregation.py).
     Without `chunked_prefill` a prompt is computed in one step. Raises ValueError for a token budget beyond the cost
     table, or below the longest request without chunks, sizes below 1, or steps that take no time.
     """
@@ -45,6 +46,7 @@ class LlmServer:
     chunked_prefill: bool = True
     prefill_first: bool = False
     region: int = 0
+    link: str = ""
 
     def __post_init__(self) -> None:
         sizes = (self.block_size_tokens, self.max_num_seqs, self.max_num_batched_tokens, self.max_model_len)
@@ -56,6 +58,8 @@ class LlmServer:
             raise ValueError(f"{self.deployment}: {self.max_model_len} tokens do not fit a step without chunks")
         if self.costs.step_time_ps(0, 0, 1, 1) < 1:
             raise ValueError(f"{self.deployment}: a step takes time")
+        if self.link and self.admission != "prompt":
+            raise ValueError(f"{self.deployment}: who gives prompts away takes no room for answers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,8 @@ class StageServer:
 
     Without `batch_delay_s` n requests share the server and each takes `latency_ps[n]`. With it the server takes batches
     of at most `max_streams`, one at a time: a batch of n takes `latency_ps[n]`, and the first in line waits at most
-    `batch_delay_s` for others. Raises ValueError for a latency of 0 or a negative delay.
+    `batch_delay_s` for others. A link takes batches of one, `token_ps` longer for each token that it moves, and hands
+    the request on to `then_model`. Raises ValueError for a latency of 0 or a negative delay.
     """
 
     deployment: str
@@ -73,6 +78,8 @@ class StageServer:
     costs: StageCosts
     batch_delay_s: float | None = None
     region: int = 0
+    token_ps: int = 0
+    then_model: str = ""
 
     def __post_init__(self) -> None:
         if self.batch_delay_s is not None and not self.batch_delay_s >= 0.0:

@@ -145,6 +145,9 @@ def _open_class(run: SteppedRun, played: Played, index: int, begin_s: float, end
     prompts = int(requests.prompt[admitted].sum())
     hit_rate = int(played.hit_tokens[admitted].sum()) / prompts if prompts and traffic.prefixes else None
     found = _class_result(traffic, times, max(end_s - begin_s, 1.0 / PS_PER_S), hit_rate)
+    if any(isinstance(s, LlmServer) and s.link and s.model == traffic.model for s in run.servers):
+        moved = mine & (played.finish_ps >= 0) & (requests.answer > 1)
+        found = replace(found, transfer_ms=distribution((played.entered_ps - played.first_ps)[moved] / _PS_PER_MS))
     if traffic.arrivals.sharing is not None and prompts:
         seen = int(traffic.arrivals.sharing.seen_tokens[requests.row[admitted]].sum())
         found = replace(found, prefix_hit_ceiling=seen / prompts)

@@ -13,6 +13,7 @@ from rightslice.simulation.layout import (
     FIRST_PS,
     IDS,
     LEFT,
+    LOADED,
     NEEDED,
     NEVER,
     NOT_YET,
@@ -70,6 +71,7 @@ def enter_stage(user: int, now: int, state: State) -> None:
     jobs[job, NEEDED] = state.samples[sample, 0]
     jobs[job, PROMPT] = state.samples[sample, 0]
     jobs[job, CACHED] = 0
+    jobs[job, LOADED] = 0
     jobs[job, LEFT] = state.samples[sample, 1]
     jobs[job, ASKED_MODEL] = facts[STAGE_MODEL]
     jobs[job, RETRIES] = 0
