@@ -13,7 +13,9 @@ from rightslice.performance.costs import StageCosts, StepCosts
 from rightslice.performance.sharing import Mode, Tenant
 from rightslice.simulation import (
     ClosedPipeline,
+    Gateway,
     LlmServer,
+    Network,
     OpenClass,
     Routing,
     Scenario,
@@ -156,6 +158,46 @@ def with_sharing(seed: int, scenario: Scenario) -> Scenario:
         mode: Mode = any_of(numbers, "time-slicing", "mps")
         groups.append(ShareGroup(mode, members, tenants, any_of(numbers, 1.0, 0.5)))
     return replace(scenario, sharing=tuple(groups[: any_of(numbers, 1, 3)]))
+
+
+def with_gateways(seed: int, scenario: Scenario) -> Scenario:
+    """The same behind gateways that are soon saturated; some of the users may be shed, too."""
+    numbers = np.random.default_rng(seed)
+    gateways = {
+        server.model: Gateway(any_of(numbers, 0, 1, 5), any_of(numbers, 0.3, 0.8, 1.0), any_of(numbers, True, False))
+        for server in scenario.servers
+    }
+    pipelines = tuple(replace(p, priority=any_of(numbers, p.priority, -1)) for p in scenario.pipelines)
+    classes = tuple(replace(c, priority=any_of(numbers, c.priority, c.priority, -1, 2)) for c in scenario.classes)
+    return replace(scenario, gateways=gateways, pipelines=pipelines, classes=classes)
+
+
+def disaggregated(seed: int, scenario: Scenario) -> Scenario:
+    """The same, where the engines of model `a` compute prompts and those of a model of its own the answers."""
+    numbers = np.random.default_rng(seed)
+    then, servers = "a/decode", list(scenario.servers)
+    for at, server in enumerate(scenario.servers):
+        if isinstance(server, LlmServer) and server.model == "a":
+            link = f"{server.deployment}/link"
+            servers[at] = replace(server, link=link, admission="prompt")
+            costs = StageCosts(np.array([0, any_of(numbers, 1, 50)]), 0.4, "measured")
+            token_ps = any_of(numbers, 0, 3, 100)
+            servers.append(StageServer(link, "a/link", server.replicas, costs, 0.0, token_ps=token_ps, then_model=then))
+    decode = random_engine(numbers, "answers", then)
+    return replace(scenario, servers=(*servers, replace(decode, prefix_caching=False)))
+
+
+def with_network(seed: int, scenario: Scenario) -> Scenario:
+    """The same with servers in two regions, clients in three places, and routers that prefer near replicas."""
+    numbers = np.random.default_rng(seed)
+    servers = tuple(replace(server, region=int(numbers.integers(2))) for server in scenario.servers)
+    classes = tuple(
+        replace(c, clients=numbers.integers(0, 3, len(c.arrivals)) if any_of(numbers, True, True, False) else None)
+        for c in scenario.classes
+    )
+    routing = {s.model: Routing("nearest", spill_queue=any_of(numbers, 0, 1, 5)) for s in servers}
+    network = Network(("x", "y", "z"), ("a", "b"), np.asarray(numbers.integers(0, 3, (3, 2)) * 1e-9))
+    return replace(scenario, servers=servers, classes=classes, routing=routing, network=network)
 
 
 Orders = tuple[int, dict[int, Condition], dict[int, float]]

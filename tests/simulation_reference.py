@@ -7,16 +7,18 @@ integers are exact; the only floats are those of processor sharing and of scores
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 
 from rightslice.core.rng import generator
-from rightslice.simulation import ClosedPipeline, LlmServer, OpenClass, Routing, Scenario, StageServer
+from rightslice.simulation import ClosedPipeline, LlmServer, Network, OpenClass, Routing, Scenario, StageServer
 from simulation_reference_cache import PrefixCache
 from simulation_reference_replicas import (
     FAILED,
     LOST,
     NOT_YET,
+    SHED,
     TIMED_OUT,
     AnyReplica,
     Batch,
@@ -32,8 +34,8 @@ from simulation_reference_replicas import (
 class Router:
     """Chooses among the ready replicas of one model."""
 
-    def __init__(self, model: str, routing: Routing) -> None:
-        self.routing = routing
+    def __init__(self, model: str, routing: Routing, network: Network | None) -> None:
+        self.routing, self.network = routing, network
         self.turn = 0
         self.number = int(generator(routing.seed, "router", model).integers(2**62))
         self.read_ps: int | None = None
@@ -50,6 +52,8 @@ class Router:
         if self.routing.policy == "two-choices":
             pair = [ready[self.draw(len(ready))], ready[self.draw(len(ready))]]
             return min(pair, key=lambda replica: replica.outstanding)
+        if self.routing.policy == "nearest":
+            return min(ready, key=lambda replica: self.near(replica, job))
         if self.routing.policy == "score":
             if self.read_ps is None or now - self.read_ps >= whole_ps(self.routing.signal_age_s):
                 self.read_ps = now
@@ -58,6 +62,12 @@ class Router:
                     replica.seen = (len(replica.waiting), replica.used / blocks if blocks else 0.0)
             return min(ready, key=lambda replica: self.score(replica, job))
         return min(ready, key=lambda replica: replica.outstanding)
+
+    def near(self, replica: AnyReplica, job: Job) -> tuple[float, int]:
+        """Distance of the replica, infinite where too many wait, and its outstanding requests."""
+        if len(replica.waiting) > self.routing.spill_queue or self.network is None:
+            return math.inf, replica.outstanding
+        return float(self.network.round_trip_s[job.client, replica.server.region]), replica.outstanding
 
     def score(self, replica: AnyReplica, job: Job) -> float:
         score = self.routing.queue_weight * replica.seen[0] + self.routing.kv_weight * replica.seen[1]
@@ -92,7 +102,9 @@ class Reference:
         self.touched: dict[int, AnyReplica] = {}
         models = dict.fromkeys([r.server.model for r in self.replicas])
         self.queues: dict[str, deque[Job]] = {model: deque() for model in models}
-        self.routers = {model: Router(model, scenario.routing.get(model, Routing())) for model in models}
+        self.routers = {
+            model: Router(model, scenario.routing.get(model, Routing()), scenario.network) for model in models
+        }
         self.requeued = 0
         members = {(r.server.deployment, n): r for r, n in zip(self.replicas, self.numbers(), strict=True)}
         self.groups = [(group, [members[member] for member in group.members]) for group in scenario.sharing]
@@ -107,6 +119,8 @@ class Reference:
         found = []
         for i, (when, prompt, answer) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
             job = Job(traffic.model, prompt, answer, priority=traffic.priority)
+            if traffic.clients is not None:
+                job.client = int(traffic.clients[i])
             if traffic.timeout_s is not None:
                 job.deadline = when + whole_ps(traffic.timeout_s)
             if traffic.prefixes:
@@ -130,19 +144,48 @@ class Reference:
     def ready(self, model: str) -> list[AnyReplica]:
         return [r for r in self.replicas if r.server.model == model and r.condition == "ready"]
 
+    def saturated(self, model: str) -> bool:
+        """Whether no ready replica has room, as the model's gateway sees it."""
+        gate = self.scenario.gateways[model]
+        for replica in self.ready(model):
+            blocks = replica.server.kv_blocks if isinstance(replica, Engine) else 0
+            use = replica.used / blocks if blocks else 0.0
+            if len(replica.waiting) <= gate.queue_depth and use <= gate.kv_use:
+                return False
+        return True
+
+    def holds_back(self, model: str) -> bool:
+        gate = self.scenario.gateways.get(model)
+        return gate is not None and gate.flow_control and self.saturated(model)
+
+    def come(self, job: Job, now: int) -> int:
+        """A new request before its gateway: NOT_YET, or its end."""
+        gate = self.scenario.gateways.get(job.model)
+        if gate is not None and job.model in self.queues:
+            if self.saturated(job.model) and job.priority < 0:
+                return SHED
+            if gate.flow_control and (self.queues[job.model] or self.saturated(job.model)):
+                self.hold(job)
+                return NOT_YET
+        return NOT_YET if self.submit(job, now) else FAILED
+
+    def hold(self, job: Job) -> None:
+        self.queues[job.model].append(job)
+        self.queues[job.model] = first_of_equals(self.queues[job.model])
+
     def submit(self, job: Job, now: int) -> bool:
         """To a ready replica, or to the queue of a model that has none; False when it can never be served."""
         if job.model not in self.queues:
             return False
         ready = self.ready(job.model)
         if not ready:
-            self.queues[job.model].append(job)
-            self.queues[job.model] = first_of_equals(self.queues[job.model])
+            self.hold(job)
             return True
         chosen = self.routers[job.model].choose(ready, job, now)
         if not chosen.serves(job):
             return False
         job.entered = now
+        job.served = self.replicas.index(chosen)
         chosen.waiting.append(job)
         chosen.waiting = first_of_equals(chosen.waiting)
         self.touched[id(chosen)] = chosen
@@ -165,9 +208,10 @@ class Reference:
                 self.act(entity, now)
             while self.coming and self.coming[0][0] == now:
                 _, job = self.coming.popleft()
-                if not self.submit(job, now):
-                    job.finish_ps = FAILED
-            self.start_touched(now)
+                outcome = self.come(job, now)
+                if outcome != NOT_YET:
+                    job.finish_ps = outcome
+            self.settle(now)
 
     def share_out(self, now: int) -> None:
         """Members of a group that something happened to have the speed that the busy ones leave them."""
@@ -202,13 +246,27 @@ class Reference:
         for model in self.queues:
             if any(self.replicas[number].server.model == model for number in conditions):
                 self.routers[model].read_ps = None
-            while self.queues[model] and self.ready(model):
-                job = self.queues[model].popleft()
-                if job.expired(now):
-                    job.finish_ps = TIMED_OUT
-                elif not self.submit(job, now):
-                    self.give_up(job, FAILED, now)
+            self.flush(model, now)
+        self.settle(now)
+
+    def flush(self, model: str, now: int) -> bool:
+        """Route what waits for a replica; whether any left the queue."""
+        left = False
+        while self.queues[model] and self.ready(model) and not self.holds_back(model):
+            left = True
+            job = self.queues[model].popleft()
+            if job.expired(now):
+                job.finish_ps = TIMED_OUT
+            elif not self.submit(job, now):
+                self.give_up(job, FAILED, now)
+        return left
+
+    def settle(self, now: int) -> None:
+        """Start what something happened to, until gateways let nobody in any more."""
         self.start_touched(now)
+        held = [model for model in self.queues if model in self.scenario.gateways]
+        while sum(self.flush(model, now) for model in held if self.scenario.gateways[model].flow_control):
+            self.start_touched(now)
 
     def lose(self, replica: AnyReplica, now: int) -> None:
         """Its requests go to the front of the queue in their order, or are lost when they have no retry left."""
@@ -251,10 +309,31 @@ class Reference:
             return
         self.touched[id(entity)] = entity
         for job in entity.end(now):
-            job.finish_ps = now
             entity.finished += 1
+            if self.hand_on(entity, job, now):
+                continue
+            job.finish_ps = now
             if job.user is not None:
                 self.leave_stage(job.user, job, now)
+
+    def hand_on(self, entity: AnyReplica, job: Job, now: int) -> bool:
+        """From a prefill replica to its link, from a link to a decode replica; False where a job ends here."""
+        if isinstance(entity, Engine) and entity.server.link and job.answered < job.answer:
+            at = [r for r in self.replicas if r.server.deployment == entity.server.deployment].index(entity)
+            link = [r for r in self.replicas if r.server.deployment == entity.server.link][at]
+            loaded = job.cached
+            job.forget()
+            job.loaded, job.entered, job.served = loaded, now, self.replicas.index(link)
+            link.waiting.append(job)
+            link.waiting = first_of_equals(link.waiting)
+            self.touched[id(link)] = link
+            return True
+        if isinstance(entity, Batch) and entity.server.then_model:
+            job.model = entity.server.then_model
+            if not self.submit(job, now):
+                self.give_up(job, FAILED, now)
+            return True
+        return False
 
     def enter_stage(self, user: User, now: int) -> None:
         pipeline = self.scenario.pipelines[user.pipeline]
@@ -264,8 +343,10 @@ class Reference:
             sample = user.row[1] % len(drawn.input_tokens)
             prompt, answer = int(drawn.input_tokens[sample]), int(drawn.output_tokens[sample])
         user.row[5 + 3 * user.stage] = now
-        if not self.submit(Job(pipeline.stages[user.stage], prompt, answer, user, priority=pipeline.priority), now):
-            self.end_pass(user, FAILED, now)
+        job = Job(pipeline.stages[user.stage], prompt, answer, user, priority=pipeline.priority)
+        outcome = self.come(job, now)
+        if outcome != NOT_YET:
+            self.end_pass(user, outcome, now)
 
     def leave_stage(self, user: User, job: Job, now: int) -> None:
         user.row[6 + 3 * user.stage] = job.first_ps
@@ -280,5 +361,5 @@ class Reference:
         pipeline = self.scenario.pipelines[user.pipeline]
         user.row[4] = outcome
         again = now + whole_ps(pipeline.think_time_s)
-        hopeless = outcome == FAILED and again == now
+        hopeless = outcome in (FAILED, SHED) and again == now
         user.due = None if again >= self.stop_ps(pipeline) or hopeless else again

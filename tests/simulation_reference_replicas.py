@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from rightslice.simulation import LlmServer, StageServer
 from simulation_reference_cache import Copy, PrefixCache
 
-NOT_YET, FAILED, LOST, TIMED_OUT = -1, -2, -3, -4
+NOT_YET, FAILED, LOST, TIMED_OUT, SHED = -1, -2, -3, -4, -5
 
 
 def whole_ps(seconds: float) -> int:
@@ -40,6 +40,9 @@ class Job:
     copies: list[Copy] = field(default_factory=list)
     hit_tokens: int = NOT_YET
     entered: int = 0
+    client: int = 0
+    served: int = -1
+    loaded: int = 0
     deadline: int | None = None
     cached: int = 0
     answered: int = 0
@@ -206,6 +209,7 @@ class Engine(Replica):
             job = self.waiting[0]
             shared, own = self.cache.find(job)
             known, in_use = self.known_tokens(job), self.cache.in_use(job, shared)
+            known = known if self.cache.weight else job.loaded
             with_answer = self.blocks_for(job.prompt + job.answer - 1)
             whole = with_answer if self.server.admission == "answer" else self.blocks_for(job.known)
             if whole - in_use > self.free:
@@ -220,7 +224,7 @@ class Engine(Replica):
             self.running.append(self.waiting.popleft())
             self.cache.adopt(job, shared, own)
             job.deadline = None
-            job.cached = known
+            job.cached, job.loaded = known, 0
             job.blocks = self.blocks_for(known) if by_chunk else whole
             job.hit_tokens = known if job.hit_tokens == NOT_YET else job.hit_tokens
             self.serve(job, chunk)
@@ -277,7 +281,7 @@ class Engine(Replica):
                 job.answered += 1
                 job.decodes = True
                 job.first_ps = now if job.first_ps == NOT_YET else job.first_ps
-        done = [job for job in self.running if job.answered == job.answer]
+        done = [job for job in self.running if job.answered == job.answer or (self.server.link and job.decodes)]
         for job in done:
             self.cache.leave(job, job.cached, again=False)
             self.running.remove(job)
@@ -376,7 +380,7 @@ class Batch(Replica):
         self.count(now)
         self.due = None
         done, self.running = self.running, []
-        for job in done:
+        for job in done if not self.server.then_model else ():
             job.first_ps = now
         return done
 
@@ -393,7 +397,8 @@ class Batch(Replica):
         for job in self.running:
             job.deadline = None
         self.since = now
-        self.due = now + self.slowed(int(self.server.costs.latency_ps[len(self.running)]))
+        moved_ps = self.server.token_ps * self.running[0].loaded
+        self.due = now + self.slowed(int(self.server.costs.latency_ps[len(self.running)])) + moved_ps
 
     def stop(self, now: int) -> None:
         self.count(now)

@@ -57,12 +57,15 @@ def written(day: Path, tmp_path: Path) -> Written:
 
 def adds_up(record: dict[str, Any], rows: list[dict[str, str]]) -> bool:
     """The bins of the table hold every request of the record."""
-    sums = {name: sum(int(row[name] or 0) for row in rows) for name in ("offered", "completed", "failed", "lost")}
+    sums = {
+        name: sum(int(row[name] or 0) for row in rows) for name in ("offered", "completed", "failed", "lost", "shed")
+    }
     assert sums["offered"] == record["requests"]
     assert sums["completed"] == record["completed"]
     assert sums["failed"] == record["failed"] == sum(record["failed_why"].values())
     assert sums["lost"] == record["lost"]
-    assert record["requests"] == record["completed"] + record["failed"] + record["unfinished"]
+    assert sums["shed"] == record["shed"] == sum(found["shed"] for found in record["per_model"])
+    assert record["requests"] == record["completed"] + record["failed"] + record["shed"] + record["unfinished"]
     return all(int(row["in_flight"]) >= 0 for row in rows if row["in_flight"])
 
 
@@ -88,6 +91,20 @@ def test_a_day_with_an_autoscaler_and_a_lost_zone(written: Written, day: Path) -
             assert interval["low"] <= found[metric][statistic] <= interval["high"]
     for title in ("Load", "SLO attainment", "Queue", "KV cache in use", "Replicas", "Nodes", "Cost so far"):
         assert f"<b>{title}</b>" in page
+
+
+def test_what_a_gateway_sheds_is_counted_apart(written: Written) -> None:
+    """One replica at twice its load: as a sheddable class part of the traffic is refused and nothing fails."""
+    busy = ("--set", "models.llm.traffic.rate=8/s", "--set", "models.llm.replicas=1", "--horizon", "20min")
+    record, rows, page = written(*busy, "--set", "models.llm.traffic.priority=-1")
+    assert adds_up(record, rows)
+    assert record["shed"] > 0.2 * record["requests"]
+    assert record["failed"] == 0
+    assert not record["holds"]
+    assert f"<td>{record['shed']:,}</td>" in page or f"{record['shed']:,}" in page
+    kept, *_ = written(*busy, "--set", "models.llm.gateway.queue_depth=2")
+    assert kept["shed"] == 0
+    assert kept["unfinished"] > record["unfinished"]
 
 
 def test_the_same_question_leaves_the_same_bytes(day: Path, tmp_path: Path) -> None:

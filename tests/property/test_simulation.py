@@ -19,9 +19,17 @@ from rightslice.core.slo import Slo
 from rightslice.performance.costs import StageCosts, StepCosts
 from rightslice.simulation import ClosedPipeline, LlmServer, OpenClass, Scenario, StageLengths, StageServer, simulate
 from rightslice.simulation.kernel import advance
-from rightslice.simulation.layout import FAILED, KV_BLOCK_PS, LOST, NOT_YET
+from rightslice.simulation.layout import FAILED, KV_BLOCK_PS, LOST, NOT_YET, SHED
 from rightslice.simulation.play import CONDITIONS, Observation, Played, SteppedRun, play
-from simulation_cases import arrivals, random_orders, random_scenario, with_sharing
+from simulation_cases import (
+    arrivals,
+    disaggregated,
+    random_orders,
+    random_scenario,
+    with_gateways,
+    with_network,
+    with_sharing,
+)
 from simulation_reference import Reference
 from simulation_reference_replicas import whole_ps
 
@@ -44,6 +52,8 @@ def check_equal(expected: Reference, got: Played) -> None:
     assert got.totals.tolist() == [replica.totals for replica in expected.replicas]
     assert got.requeued == expected.requeued
     assert got.hit_tokens.tolist() == [job.hit_tokens for job in expected.jobs]
+    assert got.served.tolist() == [job.served for job in expected.jobs]
+    assert got.entered_ps.tolist() == [job.entered for job in expected.jobs]
 
 
 def check_against_reference(scenario: Scenario) -> Reference:
@@ -76,12 +86,52 @@ def check_observation(expected: Reference, seen: Observation) -> None:
 
 
 @pytest.mark.parametrize("part", range(4))
+def test_gateways_shed_and_hold_back_as_the_reference_does(part: int) -> None:
+    """2,000 random scenarios behind gateways, half of them on shared GPUs."""
+    shed = held = 0
+    for seed in range(500 * part, 500 * (part + 1)):
+        plain = with_sharing(seed, random_scenario(seed)) if seed % 2 else random_scenario(seed)
+        expected = check_against_reference(with_gateways(seed, plain))
+        shed += sum(job.finish_ps == SHED for job in expected.jobs)
+        held += sum(len(queue) for queue in expected.queues.values())
+    assert min(shed, held) > 50
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_prefill_and_decode_apart_equal_the_reference(part: int) -> None:
+    """2,000 random scenarios whose answers are computed elsewhere than their prompts."""
+    moved = evicted = 0
+    for seed in range(500 * part, 500 * (part + 1)):
+        expected = check_against_reference(disaggregated(seed, random_scenario(seed)))
+        moved += sum(r.finished for r in expected.replicas if r.server.model == "a/link")
+        evicted += sum(r.preemptions for r in expected.replicas if r.server.model == "a/decode")
+    assert min(moved, evicted) > 30
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_near_replicas_are_preferred_as_in_the_reference(part: int) -> None:
+    """1,000 random scenarios in two regions, every third behind gateways."""
+    far = 0
+    for seed in range(500 * part, 500 * (part + 1)):
+        scenario = with_network(seed, random_scenario(seed))
+        expected = check_against_reference(with_gateways(seed, scenario) if seed % 3 == 0 else scenario)
+        regions = [replica.server.region for replica in expected.replicas]
+        network = scenario.network
+        assert network is not None
+        taken = [(network.round_trip_s[job.client], regions[job.served]) for job in expected.jobs if job.served >= 0]
+        far += sum(bool(times[region] > times.min()) for times, region in taken)
+    assert far > 50
+
+
+@pytest.mark.parametrize("part", range(4))
 @pytest.mark.parametrize("shared", [False, True])
 def test_controlled_runs_equal_the_reference(part: int, shared: bool) -> None:
-    """Replicas that drain, vanish, come back and slow down at random, on GPUs of their own and on shared ones."""
+    """Replicas that drain, vanish, come back and slow down at random, on GPUs of their own and on shared ones, every
+    third scenario behind gateways."""
     requeued = lost = 0
     for seed in range(500 * part, 500 * (part + 1)):
         scenario = with_sharing(seed, random_scenario(seed)) if shared else random_scenario(seed)
+        scenario = with_gateways(seed, scenario) if seed % 3 == 0 else scenario
         expected, run = Reference(scenario), SteppedRun(scenario)
         for when_ps, conditions, slowdowns in random_orders(seed, len(run.replicas), whole_ps(scenario.horizon_s)):
             expected.advance(when_ps)

@@ -15,6 +15,7 @@ from rightslice.app.explain import affordable, infeasible_plan, plan_document
 from rightslice.app.judge import course, judge
 from rightslice.app.knowledge import known_names
 from rightslice.app.models import find_model
+from rightslice.app.network import planned_network
 from rightslice.app.scenarios import draw_loads
 from rightslice.app.state import Question
 from rightslice.app.ways_out import Retry, ways_out
@@ -212,7 +213,8 @@ def _question(
     providers = sorted({offer.machine.provider for offer in offered} | {ON_PREMISES})
     market = Market(offered, _platforms(workload, providers), quota_limits(workload.fleet), _effort(len(wanted)))
     found = candidates(wanted, sites(offered, market.platform_of), _engines(workload))
-    loads = draw_loads(workload, wanted, traces, seed)
+    network = planned_network(workload)
+    loads = tuple(replace(load, network=network) for load in draw_loads(workload, wanted, traces, seed))
     question = Question(wanted, {option.key: option for option in found.options}, market, loads, traces, clock, {})
     return question, (*refused, *found.rejections)
 

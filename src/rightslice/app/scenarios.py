@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from rightslice.app.network import with_clients
 from rightslice.catalogue.engines import engine
 from rightslice.core.rng import generator
 from rightslice.optimization.needs import Need, stage_lengths
@@ -14,7 +15,9 @@ from rightslice.optimization.sharing import group_key
 from rightslice.performance.costs import StepCosts
 from rightslice.simulation.scenario import (
     ClosedPipeline,
+    Gateway,
     LlmServer,
+    Network,
     OpenClass,
     Policy,
     Prefixes,
@@ -51,7 +54,7 @@ Slowdown = Callable[[Option], float]
 class Load:
     """The traffic of some models, drawn once, so that every round and every draw of errors meets the same requests.
 
-    `routing` by model, as the workload states it.
+    `routing` and `gateways` by model, as the workload states them. `network`: to wherever it may be served, at worst.
     """
 
     models: frozenset[str]
@@ -60,6 +63,8 @@ class Load:
     horizon_s: float
     seed: int
     routing: Mapping[str, Routing] = field(default_factory=dict)
+    gateways: Mapping[str, Gateway] = field(default_factory=dict)
+    network: Network | None = None
 
     @property
     def requests(self) -> float:
@@ -114,8 +119,9 @@ def draw_day(
     if horizon_s is None:
         horizon_s = DAY_S if drawn else max((p.duration_s for p in populations), default=MIN_HORIZON_S)
     classes = tuple(found for need in drawn for found in _classes_of_day(need, horizon_s, traces, seed))
+    classes = with_clients(workload, classes, seed)
     names = frozenset(need.name for need in needs)
-    return Load(names, classes, populations, horizon_s, seed, _routing(needs, seed))
+    return Load(names, classes, populations, horizon_s, seed, _routing(needs, seed), _gateways(needs))
 
 
 def _classes_of_day(need: Need, horizon_s: float, traces: Mapping[str, Trace], seed: int) -> Iterator[OpenClass]:
@@ -155,6 +161,12 @@ def _routing(needs: Sequence[Need], seed: int) -> dict[str, Routing]:
     return found
 
 
+def _gateways(needs: Sequence[Need]) -> dict[str, Gateway]:
+    """Model -> its gateway, where saturation matters to one."""
+    found = {need.name: need.model.gated for need in needs}
+    return {name: Gateway(g.queue_depth, g.kv_use, g.flow_control) for name, g in found.items() if g is not None}
+
+
 def _draw(
     workload: Workload, needs: Sequence[Need], traces: Mapping[str, Trace], seed: int, horizon_s: float | None
 ) -> Load:
@@ -171,7 +183,8 @@ def _draw(
     classes = tuple(
         found for need in needs if need.model.traffic for found in open_classes(need, horizon_s, traces, seed)
     )
-    return Load(names, classes, populations, horizon_s, seed, _routing(needs, seed))
+    classes = with_clients(workload, classes, seed)
+    return Load(names, classes, populations, horizon_s, seed, _routing(needs, seed), _gateways(needs))
 
 
 def open_classes(
@@ -305,8 +318,8 @@ def scenarios(
     classes = tuple(_with_prefixes(found, built) for found in load.classes)
     if not load.populations:
         warmup_s = load.horizon_s * WARMUP_SHARE
-        horizon_s, seed = load.horizon_s, load.seed
-        return (Scenario(built, classes, (), horizon_s, seed, warmup_s, load.routing, sharing=sharing),)
+        one = Scenario(built, classes, (), load.horizon_s, load.seed, warmup_s, load.routing)
+        return (replace(one, sharing=sharing, gateways=load.gateways, network=load.network),)
     return tuple(
         Scenario(
             servers=built,
@@ -316,6 +329,8 @@ def scenarios(
             seed=load.seed,
             routing=load.routing,
             sharing=sharing,
+            gateways=load.gateways,
+            network=load.network,
         )
         for population in load.populations
     )

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from rightslice.app.clusters import Server, controlled, gpus_of
+from rightslice.app.disaggregating import Split, sizes, split_notes, split_of, split_servers
 from rightslice.app.knowledge import known_names
+from rightslice.app.network import near_first, network_notes, placed
 from rightslice.app.planning import architectures_of, traces_of
 from rightslice.app.recordings import recorded_s, repeats
 from rightslice.app.rolling import parse_rollout
@@ -23,6 +25,7 @@ from rightslice.core.engine import EngineSettings
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 from rightslice.core.plan import Deployment, Plan, PlannedModel
 from rightslice.core.replay import Replay
+from rightslice.core.results import SimulationResult
 from rightslice.core.timeline import Fleet, standing
 from rightslice.optimization.candidates import option_key, option_of
 from rightslice.optimization.needs import Need, needs
@@ -30,9 +33,10 @@ from rightslice.optimization.options import Option
 from rightslice.optimization.sharing import joined
 from rightslice.performance.laws import step_costs
 from rightslice.performance.stages import stage_costs
-from rightslice.simulation.run import Watched, load_kernel, watch, watch_cluster
+from rightslice.simulation.run import Watched, load_kernel, simulate, watch, watch_cluster
 from rightslice.simulation.scenario import LlmServer, ShareGroup, StageServer
 from rightslice.spec.autoscaler import Autoscaler, parse_autoscaler
+from rightslice.spec.disaggregation import Disaggregation, parse_disaggregation
 from rightslice.spec.loader import parse_workload
 from rightslice.spec.paths import changed, split_change
 from rightslice.spec.plan_document import load_plan
@@ -41,7 +45,7 @@ from rightslice.traffic.traces import Trace
 
 MAX_HORIZON_S: Final = 90 * 86_400.0
 MAX_REPLICAS: Final = 100_000
-_OF_DEPLOYMENTS: Final = ("replicas", "accelerator", "autoscaler")
+_OF_DEPLOYMENTS: Final = ("replicas", "accelerator", "autoscaler", "disaggregation")
 """Keys under `models.NAME` that change the plan and not its workload."""
 
 
@@ -84,6 +88,7 @@ class Asked:
     traces: Mapping[str, Trace]
     servers: Mapping[str, Server]
     autoscalers: Mapping[str, Autoscaler]
+    splits: Mapping[str, Split]
     seed: int
     given_trace: bool = False
 
@@ -98,6 +103,7 @@ def simulate_plan(path: Path, what_if: WhatIf) -> Replay:
     Raises BadInputError: an unreadable or infeasible plan, one without its workload, an option that makes no sense.
     """
     asked = read_asked(path, what_if)
+    _refuse_split(asked, what_if)
     horizon_s = what_if.horizon_s or (recorded_s(asked.workload, asked.traces) if what_if.trace else None)
     if asked.autoscalers or what_if.faults or what_if.rollout or _ends(asked.plan, horizon_s):
         found = with_control(asked, asked.autoscalers, what_if, day_of(asked, horizon_s))
@@ -135,7 +141,8 @@ def asked_of(plan: Plan, folder: Path, what_if: WhatIf) -> Asked:
     wanted = needs(workload, architectures, traces)
     servers = _servers(plan, wanted, own)
     scalers = _autoscalers(workload, what_if.autoscaler, own)
-    return Asked(plan, workload, wanted, traces, servers, scalers, seed, what_if.trace is not None)
+    splits = _splits(plan, servers, own)
+    return Asked(plan, workload, wanted, traces, servers, scalers, splits, seed, what_if.trace is not None)
 
 
 def _as_planned(asked: Asked, horizon_s: float | None) -> Replay:
@@ -143,6 +150,8 @@ def _as_planned(asked: Asked, horizon_s: float | None) -> Replay:
     loads = draw_loads(asked.workload, asked.needs, asked.traces, asked.seed, horizon_s)
     fleet = _standing(asked)
     watched: list[Watched] = []
+    notes: list[str] = []
+    together: list[SimulationResult] = []
     load_kernel()
     started_s = time.process_time()
     for load in loads:
@@ -151,14 +160,21 @@ def _as_planned(asked: Asked, horizon_s: float | None) -> Replay:
             for key, found in asked.servers.items()
             if found.option.model in load.models and found.option.costs is not None
         )
+        load, built = _served(asked, load, built)  # noqa: PLW2901
+        notes += network_notes(asked.workload, load.network)
         counts = {found.deployment: asked.servers[found.deployment].replicas for found in built}
-        watched += [watch(scenario, fleet) for scenario in scenarios(load, built, _sharing(asked.servers, counts))]
+        sharing = _sharing(asked.servers, counts)
+        watched += [watch(played, fleet) for played in scenarios(load, split_servers(built, asked.splits), sharing)]
+        if asked.splits:
+            together += [simulate(played) for played in scenarios(load, built, sharing)]
+    notes += split_notes(asked.splits, [found.result for found in watched], together)
     cpu_s = time.process_time() - started_s
     hours = max((load.horizon_s for load in loads), default=0.0) / 3600.0
     nodes = _nodes(asked)
     gpus = sum(nodes[pool.name] * pool.gpus_per_node for pool in asked.plan.pools)
     usd_per_hour = sum(nodes[pool.name] * pool.hourly_usd for pool in asked.plan.pools)
     usd = None if _moved(asked.plan, asked.servers) else usd_per_hour * hours
+    repeated = repeats(asked.workload, asked.traces, hours * 3600.0) if asked.given_trace else ()
     return Replay(
         plan=asked.plan.name,
         seed=asked.seed,
@@ -168,14 +184,24 @@ def _as_planned(asked: Asked, horizon_s: float | None) -> Replay:
         usd=usd,
         timelines=tuple(found.timeline for found in watched),
         confidence=tuple(interval for found in watched for interval in found.confidence),
-        notes=repeats(asked.workload, asked.traces, hours * 3600.0) if asked.given_trace else (),
+        notes=(*repeated, *dict.fromkeys(notes)),
     )
+
+
+def _served(
+    asked: Asked, load: Load, built: tuple[LlmServer | StageServer, ...]
+) -> tuple[Load, tuple[LlmServer | StageServer, ...]]:
+    """The load and its servers, each in the region of its pool."""
+    pools = {pool.name: pool for pool in asked.plan.pools}
+    network, where = placed(asked.workload, built, {key: pools[s.deployment.pool] for key, s in asked.servers.items()})
+    return replace(load, network=network, routing=near_first(where, load.routing)), where
 
 
 def _standing(asked: Asked) -> Fleet:
     """What stands as long as nobody changes it."""
     prices = None if _moved(asked.plan, asked.servers) else {pool.name: pool.hourly_usd for pool in asked.plan.pools}
-    return standing({key: found.replicas for key, found in asked.servers.items()}, _nodes(asked), prices)
+    replicas = {key: found.replicas for key, found in asked.servers.items()}
+    return standing(sizes(replicas, asked.splits), _nodes(asked), prices)
 
 
 def with_control(
@@ -192,6 +218,7 @@ def with_control(
     plan, servers, faults = asked.plan, asked.servers, what_if.faults
     rollout = parse_rollout(what_if.rollout) if what_if.rollout is not None else None
     watched, logs, cpu_s = [], [], 0.0
+    notes: list[str] = []
     fleet = _standing(asked)
     load_kernel()
     for population in load.populations or (None,):
@@ -204,6 +231,8 @@ def with_control(
             if found.option.costs
         )
         started_s = time.process_time()
+        one, built = _served(asked, one, built)
+        notes += network_notes(asked.workload, one.network)
         counts = {found.deployment: servers[found.deployment].replicas for found in built}
         (scenario,) = scenarios(one, built, _sharing(servers, counts))
         found, log = watch_cluster(replace(scenario, warmup_s=0.0), made.cluster, fleet)
@@ -233,7 +262,7 @@ def with_control(
         faults=faults,
         apart=tuple(pool.name for pool in logs[0][1].apart),
         rollouts=tuple(found for log, *_ in logs for found in log.rollouts),
-        notes=repeats(asked.workload, asked.traces, load.horizon_s),
+        notes=(*repeats(asked.workload, asked.traces, load.horizon_s), *dict.fromkeys(notes)),
         timelines=tuple(found.timeline for found in watched),
         confidence=tuple(interval for found in watched for interval in found.confidence),
     )
@@ -247,6 +276,31 @@ def _built(key: str, found: Server, slots: Mapping[str, int], slowdown: float) -
     """With as many slots as its control plane may use at one time."""
     made = server(found.option, key, found.replicas, slowdown)
     return replace(made, replicas=slots[key]) if key in slots else made
+
+
+def _splits(plan: Plan, servers: Mapping[str, Server], own: Mapping[str, Mapping[str, str]]) -> dict[str, Split]:
+    """Model -> how its prefill and decode are split."""
+    pools = {pool.name: pool for pool in plan.pools}
+    return {
+        model: split_of(model, _disaggregation(model, changes), servers, pools)
+        for model, changes in own.items()
+        if "disaggregation" in changes
+    }
+
+
+def _disaggregation(model: str, changes: Mapping[str, str]) -> Disaggregation:
+    return parse_disaggregation(changes["disaggregation"], f"--set models.{model}.disaggregation")
+
+
+def _refuse_split(asked: Asked, what_if: WhatIf) -> None:
+    if asked.splits and (asked.autoscalers or what_if.faults or what_if.rollout):
+        message = "--set models.NAME.disaggregation goes with no autoscaler, fault or rollout yet"
+        raise BadInputError(Diagnostic("RS0502", message, hint="leave one of them out"))
+    if asked.splits and any(
+        split.model in p.stages for split in asked.splits.values() for p in asked.workload.pipelines
+    ):
+        message = "--set models.NAME.disaggregation: the model is a stage of a pipeline"
+        raise BadInputError(Diagnostic("RS0502", message, hint="split models with traffic of their own"))
 
 
 def _autoscalers(
@@ -388,6 +442,9 @@ def _place(found: Server) -> str:
 def _counts(model: PlannedModel, changes: Mapping[str, str]) -> dict[str, int]:
     """Deployment -> replicas: fewer are taken from the last deployments, more go to the first."""
     counts = {deployment.id: deployment.replicas.steady for deployment in model.deployments}
+    if "disaggregation" in changes:
+        asked = _disaggregation(model.name, changes)
+        changes = {"replicas": str(asked.prefill + asked.decode)}
     if "replicas" not in changes:
         return counts
     option = f"--set models.{model.name}.replicas"

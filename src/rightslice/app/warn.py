@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rightslice.app.network import planned_network
 from rightslice.app.state import Question
 from rightslice.catalogue.accuracy import weight_risk
 from rightslice.core.engine import DTYPE_BITS
 from rightslice.core.plan import PlanWarning, Request
-from rightslice.core.quantities import format_usd
+from rightslice.core.quantities import format_seconds, format_usd
 from rightslice.optimization.assemble import Fleet
 from rightslice.optimization.needs import Need
 from rightslice.optimization.sharing import group_key
@@ -56,6 +57,7 @@ def warnings(
     if spare_saving_usd is not None and spare_saving_usd > 0:
         saved = format_usd(spare_saving_usd)
         found.append(PlanWarning("RS5004", "spare replicas", f"N + 1 costs {saved} a month; min_replicas: 1 drops it"))
+    found += _network(workload)
     found += _prices(made)
     if workload.hours == "office":
         text = (
@@ -173,9 +175,28 @@ def _serving(need: Need) -> Iterator[PlanWarning]:
             "before it"
         )
         yield PlanWarning("RS5013", need.name, text)
+    if need.model.gated is not None:
+        sheds = any(traffic.priority < 0 for traffic in need.model.traffic)
+        what = "shed under saturation" if sheds else "held back under saturation"
+        text = (
+            f"requests are {what} by an inference gateway in the simulation: the manifests hold none, put one before it"
+        )
+        yield PlanWarning("RS5013", need.name, text)
     if len(need.priorities) > 1:
         text = "clients must send their class's priority with each request; in vLLM a lower number goes first"
         yield PlanWarning("RS5014", need.name, text)
+
+
+def _network(workload: Workload) -> Iterator[PlanWarning]:
+    """What the verification counted, which is the most that the choice of a region can bring."""
+    network = planned_network(workload)
+    if network is None:
+        return
+    stated = "; as fleet.network says where it does" if workload.fleet.network else ""
+    for client, way in zip(network.clients, network.round_trip_s[:, 0].tolist(), strict=True):
+        if way > 0.0:
+            where = f"{format_seconds(way)} from {client}, there and back, to {' or '.join(network.regions)}"
+            yield PlanWarning("RS5016", "network", f"{where}, by distance{stated}; in every TTFT and end-to-end time")
 
 
 def _prices(made: Fleet) -> Iterator[PlanWarning]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rightslice.app.answer import Answer
+from rightslice.app.network import nearest_regions
 from rightslice.app.rating import unreachable
 from rightslice.core.quantities import format_seconds, format_usd
 from rightslice.core.slo import Slo
@@ -84,9 +85,12 @@ def _wider_fleets(workload: Workload) -> Iterator[tuple[str, dict[str, Any]]]:
     for capacity in ("on_demand", "reservation"):
         if capacity not in fleet.purchase:
             yield f"fleet.purchase: add {capacity}", {"purchase": (*fleet.purchase, capacity)}
-    if fleet.regions:
+    near = nearest_regions(workload)
+    if near and fleet.regions != near[:1]:
+        yield f"fleet.regions: [{near[0]}], nearest to the clients", {"regions": near[:1]}
+    if fleet.regions and not near:
         yield "fleet.regions: any", {"regions": ()}
-    if fleet.providers:
+    if fleet.providers and not near:
         yield "fleet.providers, regions and platform: any", {"providers": (), "regions": (), "platform": None}
     if fleet.quota:
         yield "fleet.quota: raised as needed", {"quota": ()}

@@ -168,12 +168,12 @@ class Replay:
 
     @property
     def totals(self) -> dict[str, int]:
-        """Requests of all runs: requests = completed + failed + unfinished; `lost` is part of `failed`."""
+        """Requests of all runs: requests = completed + failed + shed + unfinished; `lost` is part of `failed`."""
         total = {
             name: sum(getattr(result, name) for result in self.results)
-            for name in ("requests", "completed", "failed", "requeued", "lost")
+            for name in ("requests", "completed", "failed", "requeued", "lost", "shed")
         }
-        total["unfinished"] = total["requests"] - total["completed"] - total["failed"]
+        total["unfinished"] = total["requests"] - total["completed"] - total["failed"] - total["shed"]
         return total
 
     @property

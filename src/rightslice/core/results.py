@@ -48,7 +48,8 @@ class ClassResult:
     `prefix_hit_rate`: share of the prompt tokens of admitted requests found in the prefix cache; None without prefixes.
     `prefix_hit_ceiling`: what one cache without limit would have found of the same requests; None where not known.
     `prefix_block_tokens`: size of the blocks in which prompts were compared, larger in long runs; 0 without prefixes.
-    `timed_out`: failed because they waited too long.
+    `timed_out`: failed because they waited too long. `shed`: refused under saturation because of their priority; not
+    part of `failed`. `transfer_ms`: from the first token until the KV cache has come to a decode replica, if any.
     """
 
     model: str
@@ -67,16 +68,19 @@ class ClassResult:
     prefix_hit_ceiling: float | None = None
     prefix_block_tokens: int = 0
     timed_out: int = 0
+    shed: int = 0
+    transfer_ms: Distribution | None = None
 
     @property
     def kept_up(self) -> bool:
-        """False where a class without objectives piles up: fewer than KEPT_UP_SHARE of its requests are answered."""
+        """False where a class without objectives piles up: fewer than KEPT_UP_SHARE of its requests are answered,
+        those that are shed included."""
         return bool(self.outcomes) or self.completed + self.failed >= KEPT_UP_SHARE * self.requests
 
     @property
     def unfinished(self) -> int:
         """Requests still under way when the horizon ended."""
-        return self.requests - self.completed - self.failed
+        return self.requests - self.completed - self.failed - self.shed
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +127,7 @@ class ReplicaResult:
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """requests = completed + failed + unfinished; `lost` is part of `failed`; `requeued` is informative."""
+    """requests = completed + failed + shed + unfinished; `lost` is part of `failed`; `requeued` is informative."""
 
     seed: int
     horizon_s: float
@@ -135,6 +139,7 @@ class SimulationResult:
     per_class: tuple[ClassResult, ...]
     pipelines: tuple[PipelineResult, ...]
     replicas: tuple[ReplicaResult, ...]
+    shed: int = 0
 
     @property
     def outcomes(self) -> tuple[SloOutcome, ...]:

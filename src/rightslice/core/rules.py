@@ -89,6 +89,7 @@ RULES: Final[dict[str, str]] = {
     "RS5013": "serving.router-not-emitted",
     "RS5014": "serving.priority-per-request",
     "RS5015": "scaling.no-use",
+    "RS5016": "network.from-clients",
     # RS9xxx: the tool itself
     "RS9001": "internal.unexpected",
 }

@@ -82,9 +82,10 @@ def standing(replicas: Mapping[str, int], nodes: Mapping[str, int], usd_per_hour
 class Requests:
     """Requests by bin. `completed` in the bin, whenever they came; the others are of those that came in the bin.
 
-    What fails: `refused` (too long, or nobody serves the model), `timed_out`, `lost` with a replica. `met` and
-    `missed` all objectives or one of them, `asked_share` the highest share that an objective asks for (None: there is
-    no objective). Over all bins, offered = completed + failed + in flight at the end.
+    What fails: `refused` (too long, or nobody serves the model), `timed_out`, `lost` with a replica; `shed` by a
+    gateway is not among it. `met` and `missed` all objectives or one of them, `asked_share` the highest share that an
+    objective asks for (None: there is no objective). Over all bins, offered = completed + failed + shed + in flight at
+    the end.
     """
 
     offered: tuple[int, ...]
@@ -92,6 +93,7 @@ class Requests:
     refused: tuple[int, ...]
     timed_out: tuple[int, ...]
     lost: tuple[int, ...]
+    shed: tuple[int, ...]
     met: tuple[int, ...]
     missed: tuple[int, ...]
     asked_share: float | None
@@ -111,8 +113,9 @@ class Requests:
     def in_flight(self) -> tuple[int, ...]:
         """At the end of each bin: those that came, have not been answered yet and do not fail later."""
         found, left = [], 0
-        for came, done, failed in zip(self.offered, self.completed, self.failed, strict=True):
-            left += came - done - failed
+        ended = zip(self.offered, self.completed, self.failed, self.shed, strict=True)
+        for came, done, failed, shed in ended:
+            left += came - done - failed - shed
             found.append(left)
         return tuple(found)
 
@@ -126,6 +129,7 @@ class Requests:
             "refused": sum(self.refused),
             "timed_out": sum(self.timed_out),
             "lost": sum(self.lost),
+            "shed": sum(self.shed),
             "in_flight_at_end": self.in_flight[-1] if self.offered else 0,
         }
 

@@ -13,7 +13,7 @@ from rightslice.core.timeline import Timeline, Track
 Value = str | float | int | None
 TIMELINE_COLUMNS = (
     "run", "kind", "name", "begin_s", "end_s", "offered", "completed", "failed", "refused", "timed_out", "lost",
-    "in_flight", "offered_per_s", "completed_per_s", "slo_attainment", "waiting", "running", "kv_use",
+    "shed", "in_flight", "offered_per_s", "completed_per_s", "slo_attainment", "waiting", "running", "kv_use",
     "replicas_wanted", "replicas_ready", "replicas_starting", "nodes", "usd",
 )  # fmt: skip
 TRIAL_COLUMNS = (
@@ -49,11 +49,11 @@ def _yes(value: bool) -> str:
 def _of_track(timeline: Timeline, track: Track) -> Iterator[Sequence[Value]]:
     came, servers, widths_s = track.requests, track.servers, timeline.widths_s
     none: Sequence[Value] = (None,) * len(widths_s)
-    counts: list[Sequence[Value]] = [none] * 10
+    counts: list[Sequence[Value]] = [none] * 11
     if came:
         rates = [[n / w for n, w in zip(found, widths_s, strict=True)] for found in (came.offered, came.completed)]
-        counts = [came.offered, came.completed, came.failed, came.refused, came.timed_out, came.lost, came.in_flight]
-        counts += [*rates, came.attainment]
+        counts = [came.offered, came.completed, came.failed, came.refused, came.timed_out, came.lost]
+        counts += [came.shed, came.in_flight, *rates, came.attainment]
     sizes: list[Sequence[Value]] = [none] * 6
     if servers:
         sizes = [servers.waiting, servers.running, servers.kv_use or none]

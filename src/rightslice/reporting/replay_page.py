@@ -76,6 +76,8 @@ def requests_rows(replay: Replay) -> list[tuple[str, str]]:
     ]
     names = {"refused": "too long, or nobody serves them", "timed_out": "waited too long", "lost": "lost with a node"}
     rows += [(f"… {text}", f"{why[name]:,}") for name, text in names.items() if why[name]]
+    if total["shed"]:
+        rows.append(("Shed by the gateway", f"{total['shed']:,}"))
     if total["requeued"]:
         rows.append(("Computed again elsewhere", f"{total['requeued']:,}"))
     rows += [(f"{name}: no ready replica", format_seconds(dark_s)) for name, dark_s in replay.dark_s.items()]

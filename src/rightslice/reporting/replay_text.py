@@ -150,6 +150,9 @@ def _classes(canvas: Canvas, replay: Replay) -> None:
             canvas.line((f"{c.model}/{c.traffic_class}: {text}{coarse}", "dim"))
         if c.timed_out:
             canvas.line((f"{c.model}/{c.traffic_class}: {plural(c.timed_out, 'request')} waited too long", "dim"))
+        if c.shed:
+            text = f"{plural(c.shed, 'request')} shed by the gateway ({c.shed / c.requests:.1%})"
+            canvas.line((f"{c.model}/{c.traffic_class}: {text}", "dim"))
     canvas.blank()
 
 

@@ -8,7 +8,9 @@ give orders, and `statistics.result_of` counts what happened. numba is loaded by
 from rightslice.simulation.run import simulate
 from rightslice.simulation.scenario import (
     ClosedPipeline,
+    Gateway,
     LlmServer,
+    Network,
     OpenClass,
     Prefixes,
     Routing,
@@ -20,7 +22,9 @@ from rightslice.simulation.scenario import (
 
 __all__ = [
     "ClosedPipeline",
+    "Gateway",
     "LlmServer",
+    "Network",
     "OpenClass",
     "Prefixes",
     "Routing",

@@ -15,6 +15,7 @@ from rightslice.simulation.layout import (
     HIT_TOKENS,
     IDS,
     LEFT,
+    LOADED,
     NEEDED,
     NEVER,
     NOBODY,
@@ -87,6 +88,8 @@ def join(replica: int, budget: int, state: State) -> tuple[int, int]:
             found = found_blocks(replica, job, state)
             used = blocks_in_use(replica, job, found, state)
             cached = found_tokens(replica, job, found, state)
+        else:
+            cached = jobs[job, LOADED]
         if not fits_now(replica, job, cached, used, budget, expected, state):
             break
         pop(replica, state)
@@ -103,6 +106,7 @@ def join(replica: int, budget: int, state: State) -> tuple[int, int]:
         if jobs[job, HIT_TOKENS] == NOT_YET:
             jobs[job, HIT_TOKENS] = cached
         jobs[job, CACHED] = cached
+        jobs[job, LOADED] = 0
         jobs[job, CHUNK] = chunk
         jobs[job, DEADLINE_PS] = NEVER
         append(replica, job, state)

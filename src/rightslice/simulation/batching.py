@@ -17,7 +17,10 @@ from rightslice.simulation.layout import (
     FINISH_PS,
     FINISHED,
     FIRST_PS,
+    KV_TOKEN_PS,
+    LOADED,
     NEVER,
+    NOBODY,
     OLDEST,
     OUTSTANDING,
     OWNER,
@@ -25,6 +28,7 @@ from rightslice.simulation.layout import (
     RUNNING,
     SINCE,
     STREAMS,
+    THEN_MODEL,
     State,
 )
 from rightslice.simulation.queues import drop_expired, pop
@@ -50,8 +54,9 @@ def end_batch(replica: int, now: int, state: State) -> None:
     stop_batch(replica, now, state)
     for at in range(live[replica, RUNNING]):
         job = state.slots[replica, at, OWNER]
-        jobs[job, FIRST_PS] = now
-        jobs[job, FINISH_PS] = now
+        if state.facts[replica, THEN_MODEL] == NOBODY:
+            jobs[job, FIRST_PS] = now
+            jobs[job, FINISH_PS] = now
         done[0] += 1
         done[done[0]] = job
     live[replica, OUTSTANDING] -= live[replica, RUNNING]
@@ -77,4 +82,5 @@ def start_batch(replica: int, now: int, state: State) -> int:
     live[replica, OLDEST] = 0
     live[replica, SINCE] = now
     live[replica, BUSY] = 1
-    return int(now + latency_ps(replica, count, state))
+    moved_ps = facts[replica, KV_TOKEN_PS] * state.jobs[state.slots[replica, 0, OWNER], LOADED]
+    return int(now + latency_ps(replica, count, state) + moved_ps)

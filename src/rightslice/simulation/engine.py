@@ -60,6 +60,7 @@ from rightslice.simulation.layout import (
     KV_BLOCKS,
     KV_TOKEN_PS,
     LEFT,
+    LOADED,
     LONGEST_PS,
     LONGEST_RUN_STEPS,
     NEEDED,
@@ -83,6 +84,7 @@ from rightslice.simulation.layout import (
     ROUGH_KV,
     RUN_STEPS,
     RUNNING,
+    SENDS_TO,
     SEQUENCE_PS,
     SINCE,
     SLOWDOWN,
@@ -331,6 +333,21 @@ def complete(replica: int, job: int, now: int, state: State) -> None:
     state.live[replica, FINISHED] += 1
 
 
+@compiled_apart
+def release_prompt(replica: int, job: int, state: State) -> None:
+    """A job whose prompt is computed leaves for another replica, with its KV cache and its first token."""
+    jobs = state.jobs
+    give_back(replica, job, jobs[job, CACHED], False, state)
+    unlink(replica, job, state)
+    state.live[replica, OUTSTANDING] -= 1
+    state.live[replica, FINISHED] += 1
+    jobs[job, LOADED] = jobs[job, CACHED]
+    jobs[job, NEEDED] = jobs[job, CACHED] + 1
+    jobs[job, CACHED] = 0
+    state.done[0] += 1
+    state.done[state.done[0]] = job
+
+
 @compiled
 def end_decodes(replica: int, now: int, state: State) -> None:
     """Complete the decoding jobs whose last step this was, in order of admission."""
@@ -363,7 +380,9 @@ def end_prefills(replica: int, now: int, state: State) -> None:
             jobs[job, LEFT] -= 1
             if jobs[job, FIRST_PS] == NOT_YET:
                 jobs[job, FIRST_PS] = now
-            if jobs[job, LEFT] == 0:
+            if jobs[job, LEFT] > 0 and state.facts[replica, SENDS_TO] != NOBODY:
+                release_prompt(replica, job, state)
+            elif jobs[job, LEFT] == 0:
                 complete(replica, job, now, state)
                 state.done[0] += 1
                 state.done[state.done[0]] = job

@@ -60,6 +60,7 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
     facts, tables = _facts(servers)
     prefixes = prefix_blocks(scenario, requests)
     _share_prefixes(servers, facts, prefixes.block_tokens)
+    _hand_on(names, servers, facts)
     ranks = _ranks(scenario)
     models, weights = _models(scenario, names, servers)
     pipelines, stages, samples = _pipelines(scenario, names, servers)
@@ -81,11 +82,14 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
     tenancy, groups, shares = _sharing(scenario, servers)
     clock = np.zeros(layout.CLOCK, dtype=np.int64)
     clock[layout.RETRY_LIMIT] = scenario.retries
+    clock[layout.SHED_RANK] = sum(priority >= 0 for priority in ranks)
+    clock[layout.HOLDING] = np.count_nonzero(models[:, layout.GATE] == layout.HOLDS)
     return State(
         arrival_ps=requests.arrival_ps,
         models=models,
         weights=weights,
         facts=facts,
+        distances=distances_ps(scenario),
         tables=tables,
         pipelines=pipelines,
         stages=stages,
@@ -124,6 +128,7 @@ _POLICIES: dict[Policy, int] = {
     "round-robin": layout.ROUND_ROBIN,
     "two-choices": layout.TWO_CHOICES,
     "score": layout.SCORE,
+    "nearest": layout.NEAREST,
 }
 
 
@@ -131,16 +136,23 @@ def _models(
     scenario: Scenario, names: tuple[str, ...], servers: tuple[LlmServer | StageServer, ...]
 ) -> tuple[Ints, Floats]:
     models = np.zeros((len(names), layout.MODEL), dtype=np.int64)
-    weights = np.zeros((len(names), 3), dtype=np.float64)
+    weights = np.zeros((len(names), 4), dtype=np.float64)
     models[:, layout.READ_PS] = layout.NOT_YET
     behind = 0
     for row, weight, name in zip(models, weights, names, strict=True):
         routing = scenario.routing.get(name, Routing())
         count = sum(s.replicas for s in servers if s.model == name)
         row[layout.FIRST_REPLICA], row[layout.BEHIND], row[layout.ABLE] = behind, behind + count, count
-        row[layout.POLICY], row[layout.AGE_PS] = _POLICIES[routing.policy], picoseconds(routing.signal_age_s)
+        row[layout.SPILL_QUEUE] = routing.spill_queue
+        near = routing.policy == "nearest" and scenario.network is None
+        row[layout.POLICY] = layout.LEAST_REQUESTS if near else _POLICIES[routing.policy]
+        row[layout.AGE_PS] = picoseconds(routing.signal_age_s)
         row[layout.RANDOM] = generator(routing.seed, "router", name).integers(2**62)
-        weight[:] = routing.queue_weight, routing.kv_weight, routing.prefix_weight
+        weight[: layout.GATE_KV] = routing.queue_weight, routing.kv_weight, routing.prefix_weight
+        gateway = scenario.gateways.get(name)
+        if gateway is not None:
+            row[layout.GATE] = layout.HOLDS if gateway.flow_control else layout.SHEDS
+            row[layout.GATE_QUEUE], weight[layout.GATE_KV] = gateway.queue_depth, gateway.kv_use
         behind += count
     return models, weights
 
@@ -159,7 +171,7 @@ def _facts(servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints]:
             row += [min(layout.LONGEST_RUN_PS, 2**62 // max(server.kv_blocks, 1))]
             row += [_ADMISSIONS[server.admission], 0, 0, 0, int(not server.chunked_prefill)]
             row += row[layout.KV_TOKEN_PS : layout.PREFILL_STEP_PS + 1]
-            row += [int(server.prefill_first)]
+            row += [int(server.prefill_first), server.region, 0, 0]
             if server.prefill_first:  # those admitted over several steps decode in one
                 row[layout.STREAMS] = min(server.max_num_seqs, server.max_num_batched_tokens)
         else:
@@ -167,11 +179,28 @@ def _facts(servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints]:
             batches = server.batch_delay_s is not None
             row = [layout.BATCH if batches else layout.STAGE, server.costs.max_streams, 0, 0, 1, 0, offset]
             row += [0] * (layout.FACTS - len(row))
-            row[layout.DELAY_PS] = picoseconds(server.batch_delay_s or 0.0)
+            row[layout.DELAY_PS], row[layout.REGION] = picoseconds(server.batch_delay_s or 0.0), server.region
         rows += [row] * server.replicas
         tables.append(table)
         offset += len(table)
-    return np.array(rows, dtype=np.int64).reshape(len(rows), layout.FACTS), np.concatenate(tables)
+    facts = np.array(rows, dtype=np.int64).reshape(len(rows), layout.FACTS)
+    facts[:, [layout.SENDS_TO, layout.THEN_MODEL]] = layout.NOBODY
+    return facts, np.concatenate(tables)
+
+
+def _hand_on(names: tuple[str, ...], servers: tuple[LlmServer | StageServer, ...], facts: Ints) -> None:
+    """Note in `facts` who takes over jobs, replica by replica."""
+    first, behind = {}, 0
+    for server in servers:
+        first[server.deployment] = behind
+        behind += server.replicas
+    for server in servers:
+        rows = first[server.deployment] + np.arange(server.replicas)
+        if isinstance(server, LlmServer) and server.link:
+            facts[rows, layout.SENDS_TO] = first[server.link] + np.arange(server.replicas)
+        if isinstance(server, StageServer) and server.then_model:
+            facts[rows, layout.THEN_MODEL] = names.index(server.then_model)
+            facts[rows, layout.KV_TOKEN_PS] = server.token_ps
 
 
 def _sharing(scenario: Scenario, servers: tuple[LlmServer | StageServer, ...]) -> tuple[Ints, Ints, Floats]:
@@ -237,6 +266,7 @@ def _jobs(
     ranks, n = _ranks(scenario), len(requests.arrival_ps)
     jobs = np.zeros((n + users, layout.JOB), dtype=np.int64)
     jobs[:, [layout.FIRST_PS, layout.FINISH_PS, layout.HIT_TOKENS]] = layout.NOT_YET
+    jobs[:, layout.SERVED] = layout.NOBODY
     asked = jobs[:n]
     asked[:, layout.NEEDED] = requests.prompt
     asked[:, layout.PROMPT] = requests.prompt
@@ -246,7 +276,25 @@ def _jobs(
     asked[:, layout.FIRST_ID] = prefixes.first
     asked[:, layout.IDS] = prefixes.full
     asked[:, layout.DEADLINE_PS] = _deadlines(scenario, requests)
+    asked[:, layout.CLIENT] = clients_of(scenario, requests)
     return jobs
+
+
+def distances_ps(scenario: Scenario) -> Ints:
+    """Network round trips by place of the client and region; none without a network."""
+    if scenario.network is None:
+        return np.zeros((1, 1), dtype=np.int64)
+    return np.rint(scenario.network.round_trip_s * PS_PER_S).astype(np.int64)
+
+
+def clients_of(scenario: Scenario, requests: OpenRequests) -> Ints:
+    """Where the client of each open-loop request is; 0 where a class does not say."""
+    found = np.zeros_like(requests.row)
+    for index, traffic in enumerate(scenario.classes):
+        if traffic.clients is not None:
+            mine = requests.class_index == index
+            found[mine] = traffic.clients[requests.row[mine]]
+    return found
 
 
 def _deadlines(scenario: Scenario, requests: OpenRequests) -> Ints:

@@ -4,7 +4,8 @@ ORDER WITHIN ONE INSTANT
   1. steps and services that end, then users that wake up, both by index; a job that ends enters its next stage at
      once, and a user without think time sends at once. 2. open-loop arrivals, by index. 3. Replicas on one GPU change
      speed where one of them has become busy or idle (sharing.py). 4. Replicas without a step under way start one: an
-     arrival at the very end of a step joins the next. Events at the boundary still happen, then orders are carried out
+     arrival at the very end of a step joins the next. 5. What gateways held back is routed where there is room now, and
+     3. and 4. again. Events at the boundary still happen, then orders are carried out
      (orders.py), and replicas that they touch start.
 """
 
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from rightslice.simulation.agenda import reschedule
 from rightslice.simulation.batching import end_batch, start_batch, stop_batch
 from rightslice.simulation.compiling import compiled, compiled_and_cached, source_digest
+from rightslice.simulation.disaggregation import hand_on, hands_on
 from rightslice.simulation.engine import end_run, start_run, stop_run, used_blocks
 from rightslice.simulation.layout import (
     AFTERWARDS,
@@ -22,22 +24,24 @@ from rightslice.simulation.layout import (
     BATCH,
     BUSY,
     DUE,
-    FAILED,
     FINISH_PS,
     FIRST_PS,
     HEAP,
+    HOLDING,
     KIND,
     KV_USED,
+    LEFT,
     LLM,
     NEVER,
+    NOT_YET,
     NOW,
     ROWS,
     STAGE,
     TOUCHED,
     State,
 )
-from rightslice.simulation.orders import carry_out_orders
-from rightslice.simulation.sharing import share_out
+from rightslice.simulation.orders import carry_out_orders, let_in
+from rightslice.simulation.sharing import note_idle, share_out
 from rightslice.simulation.stage import end_services, settle, start_services
 from rightslice.simulation.users import leave_stage, start_pass
 from rightslice.simulation.waiting import submit, touch
@@ -57,7 +61,9 @@ def end_of_replica(replica: int, now: int, state: State) -> None:
     requests = len(state.arrival_ps)
     for k in range(1, state.done[0] + 1):
         job = state.done[k]
-        if job >= requests:
+        if state.jobs[job, LEFT] > 0 and hands_on(replica, state):
+            hand_on(replica, job, now, state)
+        elif job >= requests:
             leave_stage(job - requests, state.jobs[job, FIRST_PS], now, state)
 
 
@@ -75,7 +81,19 @@ def start_touched(now: int, state: State) -> None:
             llm = state.facts[replica, KIND] == LLM
             ends_ps = start_run(replica, now, state) if llm else start_batch(replica, now, state)
             reschedule(replica, ends_ps, state.agenda)
+        if state.groups.shape[0] > 0:
+            note_idle(replica, state)
     state.touched[0] = 0
+
+
+@compiled
+def settle_instant(now: int, state: State) -> None:
+    """Start what something happened to, until gateways let nobody in any more."""
+    open_gate = True
+    while open_gate:
+        start_touched(now, state)
+        open_gate = state.clock[HOLDING] > 0 and let_in(now, state)
+    state.clock[AFTERWARDS] = 0
 
 
 @compiled
@@ -103,10 +121,11 @@ def play_instant(now: int, state: State) -> None:
             end_of_replica(entity, now, state)
     while clock[ARRIVED] < len(state.arrival_ps) and state.arrival_ps[clock[ARRIVED]] == now:
         job = clock[ARRIVED]
-        if not submit(job, now, state):
-            state.jobs[job, FINISH_PS] = FAILED
+        outcome = submit(job, now, state)
+        if outcome != NOT_YET:
+            state.jobs[job, FINISH_PS] = outcome
         clock[ARRIVED] += 1
-    start_touched(now, state)
+    settle_instant(now, state)
 
 
 @compiled
@@ -146,8 +165,7 @@ def _loop(digest: int) -> Callable[[State, int, bool, bool], bool]:
         if ordered:
             state.clock[AFTERWARDS] = 1
             carry_out_orders(state.clock[NOW], state)
-            start_touched(state.clock[NOW], state)
-            state.clock[AFTERWARDS] = 0
+            settle_instant(state.clock[NOW], state)
         while True:
             now = next_ps(state)
             if now > until_ps:

@@ -7,12 +7,17 @@ INPUT
   prefix_ids [..]       the blocks that prompts start with
   models     [m, MODEL] FIRST_REPLICA of a model and the one BEHIND its last (equal: nobody serves it, requests fail);
              ABLE, how many take requests; QUEUED requests that wait for the first of them; ARRIVALS so far; the
-             router's POLICY, TURN, RANDOM number, AGE_PS of its signals and READ_PS, when it read them
-  weights    [m, 3]     what the router multiplies waiting requests, KV use and the unknown share of the prompt with
+             router's POLICY, TURN, RANDOM number, AGE_PS of its signals and READ_PS, when it read them; its GATE and
+             GATE_QUEUE, the waiting requests up to which a replica has room (gateway.py), and SPILL_QUEUE (routing.py)
+  weights    [m, 4]     what the router multiplies waiting requests, KV use and the unknown share of the prompt with;
+             GATE_KV, the KV use up to which a replica has room
   facts      [r, FACTS] what a replica is: kind, limits, costs; OFFSET points into `tables`; LONGEST_PS bounds a run of
              steps so that no product overflows; ADMISSION; KV blocks of one block of `prefix_ids` in PREFIX_BLOCKS (0:
              no prefix cache) and its PREFIX_TOKENS; DELAY_PS of batches; WHOLE_PROMPTS: no chunks; from UNDISTURBED
-             on, KV_TOKEN_PS to PREFILL_STEP_PS without slowdown; PREFILL_FIRST: prompts have steps of their own
+             on, KV_TOKEN_PS to PREFILL_STEP_PS without slowdown; PREFILL_FIRST: prompts have steps of their own;
+             REGION; SENDS_TO, the replica that takes over jobs whose prompt is computed, and THEN_MODEL, the model
+             that takes over jobs that are served (disaggregation.py; NOBODY); KV_TOKEN_PS of a batch, by LOADED
+  distances  [c, g]     network round trip from where clients are to REGION, for routers that prefer near replicas
   tables     [..]       step time by tokens (LLM) or latency by concurrency or size of a batch (stage) of all
              deployments, end to end
   pipelines  [p, PIPE]  stages, think time, time from which no request starts; STARTED counts (written); rank; the most
@@ -22,7 +27,8 @@ INPUT
 
 PLAY
   clock      [CLOCK]    NOW, the last boundary; ARRIVED open-loop requests, ROWS of passes in use; AFTERWARDS: 1 while
-             orders are carried out, when the steps that start now have started; RETRY_LIMIT; REQUEUED jobs so far
+             orders are carried out, when the steps that start now have started; RETRY_LIMIT; REQUEUED jobs so far;
+             SHED_RANK, from which on gateways shed; HOLDING, how many models' gateways hold back
   agenda     [3, r + u] row DUE: when entity e acts next (e < r: replica, its run or next service ends; else user
              e - r wakes up); rows HEAP and PLACE: a binary heap of entities by (DUE, e), and where each one is in it
   live       [r, LIVE]  counters of a replica: RUNNING jobs, OUTSTANDING = running + waiting, FINISHED jobs, FREE
@@ -57,10 +63,11 @@ PLAY
              from FIRST_ID on in `prefix_ids` the IDS full blocks that its prompt starts with, of which it uses the
              first IDS_USED like others; OWN_IDLE own blocks that it left when it was evicted; HIT_TOKENS found in the
              prefix cache when it was first admitted (NOT_YET); ENTERED_PS, when it came to its replica; DEADLINE_PS,
-             until when it waits (NEVER once it was admitted); PROMPT tokens. While a job decodes, CACHED is counted
-             from STEPS (tokens - STEPS) and LEFT to it (tokens + STEPS): a step changes STEPS and nothing else.
+             until when it waits (NEVER once it was admitted); PROMPT tokens; where its CLIENT is; SERVED, the replica
+             that it came to last (NOBODY); LOADED tokens, whose KV it brings along. While a job decodes, CACHED is
+             counted from STEPS (tokens - STEPS) and LEFT to it (tokens + STEPS): a step changes STEPS and nothing else.
              Output: FIRST_PS and FINISH_PS, NOT_YET or the time; FINISH_PS FAILED: refused; LOST: its replica went away
-             and it had no retry left; TIMED_OUT: it waited too long
+             and it had no retry left; TIMED_OUT: it waited too long; SHED: its gateway refused it under saturation
   goal       [n + u]    stages: the PROGRESS at which a job is done
   users      [u, 3]     pipeline, stage, row of `passes`; a user has at most one request under way: job n + u
   touched    [r + 1]    replicas to look at when the events of this instant are done; entry 0 counts them
@@ -89,22 +96,25 @@ NOT_YET: Final = -1
 FAILED: Final = -2
 LOST: Final = -3
 TIMED_OUT: Final = -4
+SHED: Final = -5
 NOBODY: Final = -1
 NO_ORDER: Final = -1
 
-FIRST_REPLICA, BEHIND, ABLE, QUEUED, ARRIVALS, POLICY, TURN, RANDOM, AGE_PS, READ_PS, MODEL = range(11)
-LEAST_REQUESTS, ROUND_ROBIN, TWO_CHOICES, SCORE = range(4)
+FIRST_REPLICA, BEHIND, ABLE, QUEUED, ARRIVALS, POLICY, TURN, RANDOM, AGE_PS, READ_PS = range(10)
+GATE, GATE_QUEUE, SPILL_QUEUE, MODEL = range(10, 14)
+NO_GATE, SHEDS, HOLDS = range(3)
+GATE_KV: Final = 3
+LEAST_REQUESTS, ROUND_ROBIN, TWO_CHOICES, SCORE, NEAREST = range(5)
 KIND, STREAMS, BUDGET, KV_BLOCKS, BLOCK_TOKENS, MODEL_LEN, OFFSET = range(7)
 KV_TOKEN_PS, ATTENTION_PS, SEQUENCE_PS, STEP_PS, PREFILL_STEP_PS, LONGEST_PS = range(7, 13)
 ADMISSION, PREFIX_BLOCKS, PREFIX_TOKENS, DELAY_PS, WHOLE_PROMPTS, UNDISTURBED = range(13, 19)
-PREFILL_FIRST: Final = 23
-FACTS: Final = 24
+PREFILL_FIRST, REGION, SENDS_TO, THEN_MODEL, FACTS = range(23, 28)
 GROWING, WHOLE_ANSWER, ESTIMATE = range(3)
 LLM, STAGE, BATCH = range(3)
 PIPE_STAGES, PIPE_THINK_PS, PIPE_STOP_PS, PIPE_STARTED, PIPE_RANK, PIPE_REQUESTS, PIPE = range(7)
 STAGE_MODEL, SAMPLE_FIRST, SAMPLE_COUNT = range(3)
 
-NOW, ARRIVED, ROWS, AFTERWARDS, RETRY_LIMIT, REQUEUED, CLOCK = range(7)
+NOW, ARRIVED, ROWS, AFTERWARDS, RETRY_LIMIT, REQUEUED, SHED_RANK, HOLDING, CLOCK = range(9)
 DUE, HEAP, PLACE = range(3)
 RUNNING, OUTSTANDING, FINISHED, FREE, BUSY, TOUCHED, OLDEST, SINCE = range(8)
 FIRST, LAST, FRESH, DECODING, CONTEXT, STEPS, ADMITTED, RUN_STEPS, STEP_FIRST_PS, STEP_MORE_PS = range(8, 18)
@@ -116,7 +126,8 @@ GROUP, PLACE_IN_GROUP = range(2)
 BUSY_MEMBERS, FIRST_MEMBER = range(2)
 VALUE, OWNER = range(2)
 NEEDED, CACHED, LEFT, CHUNK, NEXT, BEFORE, SLOT, ORDER, ASKED_MODEL, RETRIES, FIRST_PS, FINISH_PS = range(12)
-RANK, FIRST_ID, IDS, IDS_USED, OWN_IDLE, HIT_TOKENS, ENTERED_PS, DEADLINE_PS, PROMPT, JOB = range(12, 22)
+RANK, FIRST_ID, IDS, IDS_USED, OWN_IDLE, HIT_TOKENS, ENTERED_PS, DEADLINE_PS, PROMPT = range(12, 21)
+CLIENT, SERVED, LOADED, JOB = range(21, 25)
 OLDER, NEWER, GAP, NEXT_COPY, NODE = range(5)
 UNKNOWN: Final = -1
 COPIED: Final = -2
@@ -137,6 +148,7 @@ class State(NamedTuple):
     models: Ints
     weights: Floats
     facts: Ints
+    distances: Ints
     tables: Ints
     pipelines: Ints
     stages: Ints

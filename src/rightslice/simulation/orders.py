@@ -13,9 +13,11 @@ from rightslice.simulation.agenda import reschedule
 from rightslice.simulation.batching import stop_batch
 from rightslice.simulation.compiling import compiled, compiled_apart
 from rightslice.simulation.engine import stop_run
+from rightslice.simulation.gateway import holds_back
 from rightslice.simulation.layout import (
     ABLE,
     ABLE_REPLICA,
+    AFTERWARDS,
     ASKED_MODEL,
     BEHIND,
     CONDITION,
@@ -23,7 +25,9 @@ from rightslice.simulation.layout import (
     FAILED,
     FINISH_PS,
     FIRST_REPLICA,
+    GATE,
     GONE,
+    HOLDS,
     KIND,
     LLM,
     LOST,
@@ -116,17 +120,30 @@ def list_able(model: int, state: State) -> None:
     state.models[model, READ_PS] = NOT_YET
 
 
-@compiled
-def flush(model: int, now: int, state: State) -> None:
-    """Route the requests that wait for a replica, if there is one."""
-    queue = len(state.live) + model
-    while state.heads[queue] != NOBODY and state.models[model, ABLE] > 0:
+@compiled_apart
+def flush(model: int, now: int, state: State) -> bool:
+    """Route the requests that wait for a replica, if there is one and the gateway lets them; whether any left."""
+    queue, left = len(state.live) + model, False
+    while state.heads[queue] != NOBODY and state.models[model, ABLE] > 0 and not holds_back(model, now, state):
+        left = True
         job = pop(queue, state)
         state.models[model, QUEUED] -= 1
         if state.jobs[job, DEADLINE_PS] <= now:
             give_up(job, TIMED_OUT, now, state)
         elif not dispatch(job, now, state):
             give_up(job, FAILED, now, state)
+    return left
+
+
+@compiled_apart
+def let_in(now: int, state: State) -> bool:
+    """Route what gateways held back, when all else of this instant has happened; whether any left."""
+    state.clock[AFTERWARDS] = 1
+    left = False
+    for model in range(state.models.shape[0]):
+        if state.models[model, GATE] == HOLDS:
+            left |= flush(model, now, state)
+    return left
 
 
 @compiled

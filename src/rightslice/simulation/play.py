@@ -19,6 +19,7 @@ from rightslice.simulation.layout import (
     ARRIVALS,
     BATCH_PS,
     CONDITION,
+    ENTERED_PS,
     FINISH_PS,
     FINISHED,
     FIRST_PS,
@@ -37,6 +38,7 @@ from rightslice.simulation.layout import (
     ROUGH_KV,
     ROWS,
     RUNNING,
+    SERVED,
     Ints,
     State,
 )
@@ -47,7 +49,8 @@ class Played(NamedTuple):
     """What happened: by open-loop request, by replica, and one row per request of a pipeline (layout.py).
 
     `totals` is an array of objects: whole numbers of any size. `hit_tokens`: prompt tokens found in the prefix cache
-    when the open-loop request was first admitted, NOT_YET before.
+    when the open-loop request was first admitted, NOT_YET before. `served`: the replica it came to last, or NOBODY, and
+    `entered_ps`, when.
     """
 
     first_ps: Ints
@@ -56,6 +59,8 @@ class Played(NamedTuple):
     passes: Ints
     requeued: int
     hit_tokens: Ints
+    served: Ints
+    entered_ps: Ints
 
 
 Condition = Literal["absent", "starting", "ready", "draining", "gone"]
@@ -128,7 +133,9 @@ class SteppedRun:
         first_ps, finish_ps = state.jobs[:n, FIRST_PS].copy(), state.jobs[:n, FINISH_PS].copy()
         passes = state.passes[: state.clock[ROWS]]
         hits = state.jobs[:n, HIT_TOKENS].copy()
-        return Played(first_ps, finish_ps, whole_totals(state), passes, int(state.clock[REQUEUED]), hits)
+        served, entered_ps = state.jobs[:n, SERVED].copy(), state.jobs[:n, ENTERED_PS].copy()
+        requeued = int(state.clock[REQUEUED])
+        return Played(first_ps, finish_ps, whole_totals(state), passes, requeued, hits, served, entered_ps)
 
     def look(self) -> Observation:
         """What a control plane sees at the last boundary."""

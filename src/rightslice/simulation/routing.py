@@ -7,6 +7,8 @@ score           lowest weighted sum of waiting requests, KV use and the share of
                 cache, the first among equals. The first two are read from all replicas when a request comes and the
                 last reading is older than the age of the signals: until then all requests are sent by the same
                 figures, as behind a gateway that polls
+nearest         of the replicas with at most SPILL_QUEUE waiting requests the nearest to the client, of equally near
+                ones the one with the fewest outstanding; where all have more waiting, the fewest outstanding
 """
 
 from __future__ import annotations
@@ -17,20 +19,25 @@ from rightslice.simulation.layout import (
     ABLE,
     ABLE_REPLICA,
     AGE_PS,
+    CLIENT,
     FIRST_REPLICA,
     KV_BLOCKS,
+    NEAREST,
     NEEDED,
+    NEVER,
     NOBODY,
     NOT_YET,
     OUTSTANDING,
     POLICY,
     RANDOM,
     READ_PS,
+    REGION,
     ROUND_ROBIN,
     RUNNING,
     SCORE,
     SEEN_KV,
     SEEN_WAITING,
+    SPILL_QUEUE,
     TURN,
     TWO_CHOICES,
     State,
@@ -108,6 +115,20 @@ def lowest_score(job: int, model: int, now: int, state: State) -> int:
 
 
 @compiled
+def nearest(job: int, model: int, state: State) -> int:
+    """Position of the nearest replica with room."""
+    best, best_far, fewest = 0, NEVER, NEVER
+    for at in range(state.models[model, ABLE]):
+        replica = able_replica(model, at, state)
+        outstanding, far = state.live[replica, OUTSTANDING], NEVER
+        if outstanding - state.live[replica, RUNNING] <= state.models[model, SPILL_QUEUE]:
+            far = state.distances[state.jobs[job, CLIENT], state.facts[replica, REGION]]
+        if far < best_far or (far == best_far and outstanding < fewest):
+            best, best_far, fewest = at, far, outstanding
+    return best
+
+
+@compiled
 def route(job: int, model: int, now: int, state: State) -> int:
     """The replica for a request of a model; NOBODY when none takes requests."""
     policy = state.models[model, POLICY]
@@ -119,6 +140,8 @@ def route(job: int, model: int, now: int, state: State) -> int:
         at = two_choices(model, state)
     elif policy == SCORE:
         at = lowest_score(job, model, now, state)
+    elif policy == NEAREST:
+        at = nearest(job, model, state)
     else:
         at = least_requests(model, state)
     return able_replica(model, at, state)

@@ -27,6 +27,7 @@ class LlmServer:
 
     `prefill_first`: as long as prompts can be computed nobody decodes (SGLang, vLLM before 0.8); else steps mix both.
     `prefix_caching`: blocks of prompts stay known for later requests (prefix.py), where classes have `prefixes`.
+    `link`: the deployment, of as many replicas, over which prompts leave when they are computed (disaggregation.py).
     Without `chunked_prefill` a prompt is computed in one step. Raises ValueError for a token budget beyond the cost
     table, or below the longest request without chunks, sizes below 1, or steps that take no time.
     """
@@ -44,6 +45,8 @@ class LlmServer:
     prefix_caching: bool = False
     chunked_prefill: bool = True
     prefill_first: bool = False
+    region: int = 0
+    link: str = ""
 
     def __post_init__(self) -> None:
         sizes = (self.block_size_tokens, self.max_num_seqs, self.max_num_batched_tokens, self.max_model_len)
@@ -55,6 +58,8 @@ class LlmServer:
             raise ValueError(f"{self.deployment}: {self.max_model_len} tokens do not fit a step without chunks")
         if self.costs.step_time_ps(0, 0, 1, 1) < 1:
             raise ValueError(f"{self.deployment}: a step takes time")
+        if self.link and self.admission != "prompt":
+            raise ValueError(f"{self.deployment}: who gives prompts away takes no room for answers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,8 @@ class StageServer:
 
     Without `batch_delay_s` n requests share the server and each takes `latency_ps[n]`. With it the server takes batches
     of at most `max_streams`, one at a time: a batch of n takes `latency_ps[n]`, and the first in line waits at most
-    `batch_delay_s` for others. Raises ValueError for a latency of 0 or a negative delay.
+    `batch_delay_s` for others. A link takes batches of one, `token_ps` longer for each token that it moves, and hands
+    the request on to `then_model`. Raises ValueError for a latency of 0 or a negative delay.
     """
 
     deployment: str
@@ -71,6 +77,9 @@ class StageServer:
     replicas: int
     costs: StageCosts
     batch_delay_s: float | None = None
+    region: int = 0
+    token_ps: int = 0
+    then_model: str = ""
 
     def __post_init__(self) -> None:
         if self.batch_delay_s is not None and not self.batch_delay_s >= 0.0:
@@ -79,7 +88,7 @@ class StageServer:
             raise ValueError(f"{self.deployment}: a stage takes time")
 
 
-Policy = Literal["least-requests", "round-robin", "two-choices", "score"]
+Policy = Literal["least-requests", "round-robin", "two-choices", "score", "nearest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +96,9 @@ class Routing:
     """How requests of a model find a replica; policies: routing.py.
 
     For `score`: the weights of a waiting request, of a full KV cache and of a prompt that is not in the prefix cache,
-    and how old the gateway's figures of the first two may get. `seed` is that of `two-choices`. Raises ValueError for
-    negative weights or ages.
+    and how old the gateway's figures of the first two may get. `seed` is that of `two-choices`. `spill_queue`: for
+    `nearest`, the waiting requests up to which a replica is not passed over. Raises ValueError for negative weights,
+    ages or queues.
     """
 
     policy: Policy = "least-requests"
@@ -97,10 +107,47 @@ class Routing:
     prefix_weight: float = 0.0
     signal_age_s: float = 0.0
     seed: int = 0
+    spill_queue: int = 5
 
     def __post_init__(self) -> None:
-        if min(self.queue_weight, self.kv_weight, self.prefix_weight, self.signal_age_s) < 0.0:
-            raise ValueError("weights and ages are not negative")
+        weights = (self.queue_weight, self.kv_weight, self.prefix_weight)
+        if min(*weights, self.signal_age_s, self.spill_queue) < 0.0:
+            raise ValueError("weights, ages and queues are not negative")
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """Thresholds of saturation (gateway.py): a replica has room up to `queue_depth` waiting requests and `kv_use` of
+    its KV cache in use. While no replica has, negative priorities are refused; with `flow_control` the others wait.
+
+    The values are those of the SaturationDetector of gateway-api-inference-extension, read 2026-12. Raises ValueError
+    for a negative depth or a share outside 0 to 1.
+    """
+
+    queue_depth: int = 5
+    kv_use: float = 0.8
+    flow_control: bool = True
+
+    def __post_init__(self) -> None:
+        if self.queue_depth < 0 or not 0.0 <= self.kv_use <= 1.0:
+            raise ValueError(f"queue depth {self.queue_depth}, KV use {self.kv_use}")
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Round trips between where clients are (`clients`, names) and the `regions` of servers, in s: [c, g].
+
+    They are added to time to first token and end-to-end time of each request, by the replica that it came to last.
+    Raises ValueError for another shape or negative times.
+    """
+
+    clients: tuple[str, ...]
+    regions: tuple[str, ...]
+    round_trip_s: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        if self.round_trip_s.shape != (len(self.clients), len(self.regions)) or not (self.round_trip_s >= 0.0).all():
+            raise ValueError("a round trip from every place to every region")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +179,8 @@ class OpenClass:
     """One traffic class: its requests come whether or not earlier ones are answered. `arrivals` is sorted by time.
 
     Of two waiting requests the one with the higher `priority` is served first, and evicted last. A request that was not
-    admitted anywhere within `timeout_s` is dropped. Raises ValueError for `prefixes` of another number of requests or a
-    timeout of 0.
+    admitted anywhere within `timeout_s` is dropped. `clients`: where each request comes from, an index into the
+    network's. Raises ValueError for `prefixes` or `clients` of another number of requests or a timeout of 0.
     """
 
     model: str
@@ -143,17 +190,21 @@ class OpenClass:
     priority: int = 0
     prefixes: Prefixes | None = None
     timeout_s: float | None = None
+    clients: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         if self.timeout_s is not None and not self.timeout_s > 0.0:
             raise ValueError(f"{self.name}: a timeout takes time")
         if self.prefixes is not None and len(self.prefixes.starts) != len(self.arrivals) + 1:
             raise ValueError(f"{self.name}: {len(self.prefixes.starts)} starts for {len(self.arrivals)} requests")
+        if self.clients is not None and len(self.clients) != len(self.arrivals):
+            raise ValueError(f"{self.name}: {len(self.clients)} clients for {len(self.arrivals)} requests")
 
     def where(self, chosen: NDArray[np.bool_]) -> OpenClass:
         """The requests for which `chosen` (as many entries) is true."""
         prefixes = self.prefixes.where(chosen) if self.prefixes else None
-        return replace(self, arrivals=self.arrivals.where(chosen), prefixes=prefixes)
+        clients = self.clients[chosen] if self.clients is not None else None
+        return replace(self, arrivals=self.arrivals.where(chosen), prefixes=prefixes, clients=clients)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +284,7 @@ class Scenario:
 
     `routing` by model; least requests where it has none. `retries`: how often a request may lose its replica and be
     computed again. `sharing`: replicas that are not alone on their GPU; a MIG slice is a device of its own.
+    `gateways` by model; without one nobody is shed or held back. `network`: None where everybody is near.
     All randomness is in the arrays already; `seed` is the one they were drawn with. Raises ValueError for a horizon
     beyond 100 days (int64 picoseconds end at 106), a warm-up as long as the horizon, or a replica that shares GPUs with
     two groups or does not exist.
@@ -247,6 +299,8 @@ class Scenario:
     routing: Mapping[str, Routing] = field(default_factory=dict)
     retries: int = 1
     sharing: tuple[ShareGroup, ...] = ()
+    gateways: Mapping[str, Gateway] = field(default_factory=dict)
+    network: Network | None = None
 
     def __post_init__(self) -> None:
         members = [member for group in self.sharing for member in group.members]

@@ -66,6 +66,14 @@ def note_busy(replica: int, now: int, state: State) -> None:
 
 
 @compiled_apart
+def note_idle(replica: int, state: State) -> None:
+    """Who has started nothing, because all its requests had waited too long, does not count as busy next time."""
+    group = state.tenancy[replica, GROUP]
+    if group != NOBODY and state.live[replica, OUTSTANDING] == 0:
+        state.groups[group, BUSY_MEMBERS] &= ~(1 << state.tenancy[replica, PLACE_IN_GROUP])
+
+
+@compiled_apart
 def share_out(now: int, state: State) -> None:
     """Look at the replicas that something happened to, and give all on their GPUs the speeds that they have now."""
     count = state.touched[0]

@@ -6,7 +6,7 @@ meet the limit". Rates are completed requests over the counted span.
 
 An objective is judged request by request:
   completed      by its value. An answer of one token has no TPOT and meets every TPOT objective.
-  failed         misses.
+  failed, shed   misses.
   unfinished     misses when its elapsed time is over the limit already; counts as met for a TTFT that it has met;
                  otherwise it cannot be judged and is left out of the share.
 A request meets all its objectives when each is met, misses when any is missed, and is left out otherwise. A share of
@@ -35,7 +35,7 @@ from rightslice.core.results import (
 )
 from rightslice.core.slo import Slo
 from rightslice.simulation import layout
-from rightslice.simulation.inputs import PS_PER_S, picoseconds
+from rightslice.simulation.inputs import PS_PER_S, clients_of, distances_ps, picoseconds
 from rightslice.simulation.layout import Floats, Ints
 from rightslice.simulation.play import Played, SteppedRun
 from rightslice.simulation.scenario import ClosedPipeline, LlmServer, OpenClass, Scenario, StageServer
@@ -47,13 +47,17 @@ _PS_PER_MS = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Requests of one kind: start, first token, finish (NOT_YET, FAILED and below), answer tokens; cut at `end_ps`."""
+    """Requests of one kind: start, first token, finish (NOT_YET, FAILED and below), answer tokens; cut at `end_ps`.
+
+    `network_ps`: what the way to the server and back adds; 0 where nobody serves them yet.
+    """
 
     start_ps: Ints
     first_ps: Ints
     finish_ps: Ints
     answer: Ints
     end_ps: int
+    network_ps: Ints | int = 0
 
     @property
     def completed(self) -> Bools:
@@ -64,8 +68,14 @@ class Times:
     @property
     def failed(self) -> Bools:
         """Refused, dropped after waiting too long, or lost with a replica."""
-        refused: Bools = self.finish_ps <= layout.FAILED
+        refused: Bools = (self.finish_ps <= layout.FAILED) & ~self.shed
         return refused
+
+    @property
+    def shed(self) -> Bools:
+        """Refused by a gateway under saturation, as their priority has it."""
+        turned_away: Bools = self.finish_ps == layout.SHED
+        return turned_away
 
     def value_ps(self, metric: str) -> tuple[Floats, Bools]:
         """Lower bound of the metric for every request, and whether it is the final value; TPOT per token.
@@ -74,10 +84,11 @@ class Times:
         """
         until = np.where(self.completed, self.finish_ps, self.end_ps)
         if metric == "e2e":
-            return (until - self.start_ps).astype(np.float64), self.completed
+            return (until - self.start_ps + self.network_ps).astype(np.float64), self.completed
         seen = self.first_ps >= 0
         if metric == "ttft":
-            return (np.where(seen, self.first_ps, until) - self.start_ps).astype(np.float64), seen
+            waited = np.where(seen, self.first_ps, until) - self.start_ps + self.network_ps
+            return waited.astype(np.float64), seen
         gaps = np.maximum(self.answer - 1, 1)
         spent = np.where(seen & (self.answer > 1), until - self.first_ps, 0)
         return spent / gaps, self.completed | (self.answer <= 1)
@@ -91,17 +102,19 @@ def result_of(run: SteppedRun) -> SimulationResult:
 def count(run: SteppedRun, played: Played) -> SimulationResult:
     """Count what a finished run has played."""
     scenario = run.scenario
-    failed = lost = 0
+    failed = lost = shed = 0
     per_class: list[ClassResult] = []
     for index in range(len(scenario.classes)):
         _, times = of_class(run, played, index)
         per_class.append(_open_class(run, played, index, scenario.warmup_s, scenario.horizon_s))
         failed += per_class[-1].failed
+        shed += per_class[-1].shed
         lost += int(np.count_nonzero(times.finish_ps == layout.LOST))
     pipelines: list[PipelineResult] = []
     for index, pipeline in enumerate(scenario.pipelines):
         rows, times = of_pipeline(run, played, index)
         failed += int(np.count_nonzero(times.failed))
+        shed += int(np.count_nonzero(times.shed))
         lost += int(np.count_nonzero(times.finish_ps == layout.LOST))
         pipelines.append(_pipeline_result(scenario, pipeline, rows, times, _with_tokens(run)))
     return SimulationResult(
@@ -112,6 +125,7 @@ def count(run: SteppedRun, played: Played) -> SimulationResult:
         failed=failed,
         requeued=played.requeued,
         lost=lost,
+        shed=shed,
         per_class=tuple(per_class),
         pipelines=tuple(pipelines),
         replicas=_replicas(run.servers, played.totals, picoseconds(scenario.horizon_s)),
@@ -131,6 +145,9 @@ def _open_class(run: SteppedRun, played: Played, index: int, begin_s: float, end
     prompts = int(requests.prompt[admitted].sum())
     hit_rate = int(played.hit_tokens[admitted].sum()) / prompts if prompts and traffic.prefixes else None
     found = _class_result(traffic, times, max(end_s - begin_s, 1.0 / PS_PER_S), hit_rate)
+    if any(isinstance(s, LlmServer) and s.link and s.model == traffic.model for s in run.servers):
+        moved = mine & (played.finish_ps >= 0) & (requests.answer > 1)
+        found = replace(found, transfer_ms=distribution((played.entered_ps - played.first_ps)[moved] / _PS_PER_MS))
     if traffic.arrivals.sharing is not None and prompts:
         seen = int(traffic.arrivals.sharing.seen_tokens[requests.row[admitted]].sum())
         found = replace(found, prefix_hit_ceiling=seen / prompts)
@@ -152,7 +169,20 @@ def of_class(
         mine &= requests.arrival_ps < picoseconds(end_s)
     has_tokens = scenario.classes[index].model in _with_tokens(run)
     answer = requests.answer[mine] if has_tokens else np.zeros(int(mine.sum()), dtype=np.int64)
-    return mine, Times(requests.arrival_ps[mine], played.first_ps[mine], played.finish_ps[mine], answer, horizon_ps)
+    times = Times(requests.arrival_ps[mine], played.first_ps[mine], played.finish_ps[mine], answer, horizon_ps)
+    if scenario.network is not None and scenario.classes[index].clients is not None:
+        times = replace(times, network_ps=network_ps(run, played)[mine])
+    return mine, times
+
+
+def network_ps(run: SteppedRun, played: Played) -> Ints:
+    """Round trip of each open-loop request between its client and the replica that it came to last; 0 before."""
+    regions = np.repeat([s.region for s in run.servers], [s.replicas for s in run.servers]).astype(np.int64)
+    clients = clients_of(run.scenario, run.requests)
+    found = np.zeros(len(clients), dtype=np.int64)
+    sent = played.served != layout.NOBODY
+    found[sent] = distances_ps(run.scenario)[clients[sent], regions[played.served[sent]]]
+    return found
 
 
 def of_pipeline(run: SteppedRun, played: Played, index: int) -> tuple[Ints, Times]:
@@ -204,12 +234,12 @@ def verdicts(times: Times, slos: Sequence[Slo]) -> tuple[Bools, Bools]:
 
 def _verdict(times: Times, slo: Slo) -> tuple[Bools, Bools]:
     value_ps, final = times.value_ps(slo.metric)
-    missed = times.failed | (value_ps > slo.at_most_s * PS_PER_S)
+    missed = times.failed | times.shed | (value_ps > slo.at_most_s * PS_PER_S)
     return final & ~missed, missed
 
 
 def _together(times: Times, found: Sequence[tuple[Bools, Bools]]) -> tuple[Bools, Bools]:
-    all_met, any_missed = times.completed, times.failed
+    all_met, any_missed = times.completed, times.failed | times.shed
     for number, (met, missed) in enumerate(found):
         all_met = all_met & met if number else met
         any_missed = any_missed | missed
@@ -235,6 +265,7 @@ def _class_result(traffic: OpenClass, times: Times, span_s: float, prefix_hit_ra
         completed=int(np.count_nonzero(done)),
         failed=int(np.count_nonzero(times.failed)),
         timed_out=int(np.count_nonzero(times.finish_ps == layout.TIMED_OUT)),
+        shed=int(np.count_nonzero(times.shed)),
         ttft_ms=_milliseconds(times, "ttft", done),
         tpot_ms=_milliseconds(times, "tpot", done & (times.answer > 1)),
         e2e_ms=_milliseconds(times, "e2e", done),

@@ -111,7 +111,8 @@ def _of_users(run: WatchedRun, played: Played, index: int) -> Requests:
 def _requests(edges: Sequence[float], found: Sequence[tuple[Times, tuple[Slo, ...]]]) -> Requests:
     bounds = np.array([picoseconds(edge_s) for edge_s in edges], dtype=np.int64)
     counts: dict[str, Ints] = dict.fromkeys(
-        ("offered", "completed", "refused", "timed_out", "lost", "met", "missed"), np.zeros(len(edges) - 1, np.int64)
+        ("offered", "completed", "refused", "timed_out", "lost", "shed", "met", "missed"),
+        np.zeros(len(edges) - 1, np.int64),
     )
     for times, slos in found:
         met, missed = verdicts(times, slos)
@@ -120,6 +121,7 @@ def _requests(edges: Sequence[float], found: Sequence[tuple[Times, tuple[Slo, ..
             "refused": times.finish_ps == layout.FAILED,
             "timed_out": times.finish_ps == layout.TIMED_OUT,
             "lost": times.finish_ps == layout.LOST,
+            "shed": times.shed,
             "met": met,
             "missed": missed,
         }

@@ -13,6 +13,7 @@ from rightslice.simulation.layout import (
     FIRST_PS,
     IDS,
     LEFT,
+    LOADED,
     NEEDED,
     NEVER,
     NOT_YET,
@@ -34,6 +35,7 @@ from rightslice.simulation.layout import (
     ROWS,
     SAMPLE_COUNT,
     SAMPLE_FIRST,
+    SHED,
     STAGE_MODEL,
     USER_PASS,
     USER_PIPELINE,
@@ -49,9 +51,9 @@ def end_pass(user: int, outcome: int, now: int, state: State) -> None:
     think would be refused for ever at the same instant, and leaves."""
     pipeline = state.users[user, USER_PIPELINE]
     state.passes[state.users[user, USER_PASS], PASS_FINISH] = outcome
-    think_ps = state.pipelines[pipeline, PIPE_THINK_PS]
+    think_ps, refused = state.pipelines[pipeline, PIPE_THINK_PS], outcome in (FAILED, SHED)
     entity = state.agenda.shape[1] - state.users.shape[0] + user
-    if now + think_ps >= state.pipelines[pipeline, PIPE_STOP_PS] or (outcome == FAILED and think_ps == 0):
+    if now + think_ps >= state.pipelines[pipeline, PIPE_STOP_PS] or (refused and think_ps == 0):
         reschedule(entity, NEVER, state.agenda)
     else:
         reschedule(entity, now + think_ps, state.agenda)
@@ -69,6 +71,7 @@ def enter_stage(user: int, now: int, state: State) -> None:
     jobs[job, NEEDED] = state.samples[sample, 0]
     jobs[job, PROMPT] = state.samples[sample, 0]
     jobs[job, CACHED] = 0
+    jobs[job, LOADED] = 0
     jobs[job, LEFT] = state.samples[sample, 1]
     jobs[job, ASKED_MODEL] = facts[STAGE_MODEL]
     jobs[job, RETRIES] = 0
@@ -78,8 +81,9 @@ def enter_stage(user: int, now: int, state: State) -> None:
     jobs[job, FIRST_PS] = NOT_YET
     jobs[job, FINISH_PS] = NOT_YET
     state.passes[row, PASS_STAGES + 3 * stage] = now
-    if not submit(job, now, state):
-        end_pass(user, FAILED, now, state)
+    outcome = submit(job, now, state)
+    if outcome != NOT_YET:
+        end_pass(user, outcome, now, state)
 
 
 @compiled

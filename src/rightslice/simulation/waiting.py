@@ -5,6 +5,7 @@ from __future__ import annotations
 from rightslice.simulation.admission import could_join
 from rightslice.simulation.compiling import compiled
 from rightslice.simulation.engine import cut_short
+from rightslice.simulation.gateway import shed_or_hold, wait_before
 from rightslice.simulation.layout import (
     ARRIVALS,
     ASKED_MODEL,
@@ -13,6 +14,7 @@ from rightslice.simulation.layout import (
     BUSY,
     DEADLINE_PS,
     ENTERED_PS,
+    FAILED,
     FIRST_REPLICA,
     KIND,
     KV_BLOCKS,
@@ -22,8 +24,10 @@ from rightslice.simulation.layout import (
     NEEDED,
     NEVER,
     NOBODY,
+    NOT_YET,
     OUTSTANDING,
-    QUEUED,
+    SERVED,
+    SHED,
     STAGE,
     TOUCHED,
     State,
@@ -58,6 +62,7 @@ def wait_at(replica: int, job: int, now: int, state: State) -> None:
     """The job waits behind the others of its priority."""
     push_back(replica, job, state)
     state.jobs[job, ENTERED_PS] = now
+    state.jobs[job, SERVED] = replica
     state.live[replica, OUTSTANDING] += 1
     kind = state.facts[replica, KIND]
     if kind == STAGE or state.live[replica, BUSY] == 0:
@@ -77,8 +82,7 @@ def dispatch(job: int, now: int, state: State) -> bool:
     if replica == NOBODY:
         if state.models[model, FIRST_REPLICA] == state.models[model, BEHIND]:
             return False
-        push_back(len(state.live) + model, job, state)
-        state.models[model, QUEUED] += 1
+        wait_before(model, job, state)
         return True
     if not fits(job, replica, state):
         return False
@@ -87,7 +91,10 @@ def dispatch(job: int, now: int, state: State) -> bool:
 
 
 @compiled
-def submit(job: int, now: int, state: State) -> bool:
-    """A new request, described in `jobs`; False when it can never be served."""
+def submit(job: int, now: int, state: State) -> int:
+    """A new request, described in `jobs`: NOT_YET, SHED by its gateway, or FAILED: it can never be served."""
     state.models[state.jobs[job, ASKED_MODEL], ARRIVALS] += 1
-    return dispatch(job, now, state)
+    shed, held = shed_or_hold(job, now, state)
+    if shed:
+        return SHED
+    return NOT_YET if held or dispatch(job, now, state) else FAILED

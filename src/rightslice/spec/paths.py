@@ -11,7 +11,7 @@ from rightslice.spec.nodes import compose
 
 _NAMES: Final = ("name", "class")
 """Keys by which the items of a list are called."""
-_OPENED: Final = ("engine", "prefix", "router")
+_OPENED: Final = ("engine", "gateway", "prefix", "router")
 """Sections that a path may open where the document leaves them out."""
 
 

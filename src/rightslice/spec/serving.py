@@ -8,7 +8,7 @@ from pydantic import Field, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from rightslice.spec.fields import Count, Name, Seconds
+from rightslice.spec.fields import Count, Name, Seconds, Share
 from rightslice.spec.sections import Section
 
 
@@ -47,6 +47,19 @@ class Router(Section):
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         section = handler.resolve_ref_schema(handler(schema))
         return {"anyOf": [section["properties"]["policy"], section]}
+
+
+class Gateway(Section):
+    """When an inference gateway takes the replicas for saturated, and what it does then.
+
+    No replica has room any more: more than `queue_depth` requests wait in each, or more than `kv_use` of its KV cache
+    is in use. Classes of negative priority are then refused at once; with `flow_control` the others wait in the
+    gateway, by priority, and else go on to the engines. The thresholds are those of the Kubernetes inference gateway.
+    """
+
+    queue_depth: Annotated[int, Field(ge=0, le=100_000)] = 5
+    kv_use: Share = 0.8
+    flow_control: bool = True
 
 
 class EngineChoice(Section):

@@ -38,11 +38,13 @@ from rightslice.spec.fields import (
     problems,
 )
 from rightslice.spec.sections import Bare, Section
-from rightslice.spec.serving import EngineChoice, Prefix, Router
+from rightslice.spec.serving import EngineChoice, Gateway, Prefix, Router
 
 API_VERSION = "rightslice/v1"
 DEFAULT_PRIORITY = 1
 """Of classes that state none, and of pipelines."""
+_SHARES_MATCH = 1e-3
+"""Thirds are written 0.333."""
 Task = Literal["generate", "embed", "rerank", "transcribe", "synthesize", "custom"]
 
 
@@ -97,7 +99,9 @@ class TrafficClass(Section):
     `prefix_hit_rate`: share of the prompt tokens that a prefix cache without limit would hold; what is found in real
     caches is simulated. Without `prefix.tokens` or sessions, prompts begin with common text of that share. Where
     sessions carry their history it is the part of it that clients send unchanged. None: not stated.
-    `priority`: higher goes first. `timeout`: a request that no engine has admitted for so long fails.
+    `from`: region -> share of the requests that come from there; the network between adds to their times.
+    `priority`: higher goes first; below zero a gateway sheds the class when its model is saturated. `timeout`: a
+    request that no engine has admitted for so long fails.
     """
 
     name: Name = Field(default="default", alias="class")
@@ -109,11 +113,19 @@ class TrafficClass(Section):
     sessions: Sessions | None = None
     prefix: Prefix | None = None
     prefix_hit_rate: Share | None = None
-    priority: Annotated[int, Field(ge=0, le=1000)] = DEFAULT_PRIORITY
+    priority: Annotated[int, Field(ge=-1000, le=1000)] = DEFAULT_PRIORITY
     timeout: PositiveSeconds | None = None
+    clients: Annotated[dict[RegionName, Share], Field(default_factory=dict, alias="from", max_length=64)]
     slo: Slos = ()
     tokens: Count | None = None
     deadline: TimeOfDay | None = None
+
+    @model_validator(mode="after")
+    def _all_of_them(self) -> Self:
+        total = sum(self.clients.values())
+        if self.clients and abs(total - 1.0) > _SHARES_MATCH:
+            raise problem("RS0204", f"the shares add up to {total:g}, not to 1", path=("from",))
+        return self
 
     @property
     def shares_prompts(self) -> bool:
@@ -199,6 +211,7 @@ class Model(Section):
     partition: PartitionName | None = None
     gpu: Name | None = None
     router: Router | None = None
+    gateway: Gateway | None = None
     engine: EngineChoice = EngineChoice()
     profile: Profile | None = None
     memory: CustomMemory | None = None
@@ -210,6 +223,12 @@ class Model(Section):
                 raise problem("RS0204", "autoscaling follows traffic of the model's own", path=("autoscaling",))
             self.autoscaling.check_emitted()
         return self
+
+    @property
+    def gated(self) -> Gateway | None:
+        """The gateway that looks at saturation: as stated, or the usual one where a class may be shed."""
+        sheds = any(found.priority < 0 for found in self.traffic)
+        return self.gateway or (Gateway() if sheds else None)
 
 
 class Users(Section):
@@ -276,6 +295,14 @@ class Quota(Section):
     gpus: Annotated[int, Field(ge=0, le=1_000_000)]
 
 
+class Way(Section):
+    """A measured round trip of the network between two regions, in either direction."""
+
+    one: RegionName = Field(alias="from")
+    other: str = Field(alias="to")
+    round_trip: Seconds
+
+
 class Licence(Section):
     """Software licensed per physical GPU."""
 
@@ -309,6 +336,7 @@ class Fleet(Section):
     reservations: tuple[Reservation, ...] = ()
     quota: tuple[Quota, ...] = ()
     licences: tuple[Licence, ...] = ()
+    network: tuple[Way, ...] = ()
 
 
 class Budget(Section):

@@ -30,6 +30,7 @@ def requests() -> Requests:
         completed=(90, 380, 290, 190),
         refused=(0, 5, 0, 0),
         timed_out=(0, 10, 0, 0),
+        shed=(0, 0, 0, 0),
         lost=(0, 15, 0, 0),
         met=(100, 340, 290, 180),
         missed=(0, 60, 10, 0),
@@ -93,7 +94,7 @@ def hostile() -> Replay:
 
 def silent() -> Replay:
     """Not one request."""
-    none = Requests(*((0, 0, 0, 0),) * 7, asked_share=0.95)
+    none = Requests(*((0, 0, 0, 0),) * 8, asked_share=0.95)
     still = Servers((0.0,) * 4, (0.0,) * 4, (), (1.0,) * 4, (1.0,) * 4, (0.0,) * 4)
     track = Track("model", "chat", none, still)
     course = Timeline("chat", EDGES_S, (track,), (1.0,) * 4, None)

@@ -73,7 +73,8 @@ def test_one_request_is_in_its_bins() -> None:
     assert came.attainment[2] == 1.0
     assert came.attainment[3] is None
     assert came.totals == {
-        "offered": 1, "completed": 1, "failed": 0, "refused": 0, "timed_out": 0, "lost": 0, "in_flight_at_end": 0,
+        "offered": 1, "completed": 1, "failed": 0, "refused": 0, "timed_out": 0, "lost": 0, "shed": 0,
+        "in_flight_at_end": 0,
     }  # fmt: skip
     servers = found.timeline.tracks[0].servers
     assert servers is not None
