@@ -30,7 +30,7 @@ PLAY
              LLM only: FIRST and LAST of the running list in order of admission, FRESH the first job in it that is
              computing its prompt, DECODING jobs, CONTEXT = sum of their CACHED + 1, STEPS done, ADMITTED jobs so far;
              the run under way: RUN_STEPS steps from SINCE on, step k of which takes STEP_FIRST_PS + k STEP_MORE_PS;
-             IDLE_BLOCKS, STALEST, FRESHEST and LAST_GAP of the prefix cache; PROMISED, the sum of the decoding jobs'
+             IDLE_BLOCKS, STALEST, FRESHEST, LAST_GAP and FURTHER copies of the prefix cache; PROMISED, the sum of the decoding jobs'
              LEFT, and the expected RATIO of it (expectation.py); RETRACTED: the step under way has evicted somebody;
              PAUSED, the first job in the list that it leaves out, and all behind it; TAKEN, blocks of the run's later
              steps that were taken already
@@ -46,7 +46,8 @@ PLAY
   shares     [r, 2^t]   slowdown of a replica by BUSY_MEMBERS of its group
   heads [r + m], tails [r + m, p]   lists of waiting jobs (queues.py) of each replica, then of each model
   cache      [r, i + 2 (n + u), NODE]   prefix cache (prefix.py), by id, then own blocks and further copies by job:
-             OLDER and NEWER in the list of those without users, and the GAP before it; NEXT_COPY of the same block
+             OLDER and NEWER in the list of those without users, the GAP before it, and the range of BLOCKS from
+             AT in `prefix_ids`; NEXT_COPY of the same block
   uses       [r, i + 2 (n + u)]   jobs that use a copy; UNKNOWN: there is none; COPIED: by id, there are further copies
   slots      [r, w, 2]  LLM: heap of decoding jobs by the value of STEPS at which they end: (value, job).
              Stage: a ring of jobs in service, from OLDEST on: (unused, job). Batch server: those of the batch
@@ -109,7 +110,7 @@ DUE, HEAP, PLACE = range(3)
 RUNNING, OUTSTANDING, FINISHED, FREE, BUSY, TOUCHED, OLDEST, SINCE = range(8)
 FIRST, LAST, FRESH, DECODING, CONTEXT, STEPS, ADMITTED, RUN_STEPS, STEP_FIRST_PS, STEP_MORE_PS = range(8, 18)
 CONDITION, NEW_CONDITION, ABLE_REPLICA, KV_USED, IDLE_BLOCKS, STALEST, FRESHEST, LAST_GAP = range(18, 26)
-PROMISED, RATIO, RETRACTED, PAUSED, TAKEN, LIVE = range(26, 32)
+PROMISED, RATIO, RETRACTED, PAUSED, TAKEN, FURTHER, LIVE = range(26, 33)
 ABSENT, STARTING, READY, DRAINING, GONE = range(5)
 SLOWDOWN, NEW_SLOWDOWN, PROGRESS, SEEN_WAITING, SEEN_KV, ROUGH_KV, ROUGH_BATCH, ORDERED, SHARED, PACE = range(10)
 GROUP, PLACE_IN_GROUP = range(2)
@@ -117,7 +118,7 @@ BUSY_MEMBERS, FIRST_MEMBER = range(2)
 VALUE, OWNER = range(2)
 NEEDED, CACHED, LEFT, CHUNK, NEXT, BEFORE, SLOT, ORDER, ASKED_MODEL, RETRIES, FIRST_PS, FINISH_PS = range(12)
 RANK, FIRST_ID, IDS, IDS_USED, OWN_IDLE, HIT_TOKENS, ENTERED_PS, DEADLINE_PS, PROMPT, JOB = range(12, 22)
-OLDER, NEWER, GAP, NEXT_COPY, NODE = range(5)
+OLDER, NEWER, GAP, NEXT_COPY, AT, BLOCKS, NODE = range(7)
 UNKNOWN: Final = -1
 COPIED: Final = -2
 USER_PIPELINE, USER_STAGE, USER_PASS = range(3)
@@ -149,7 +150,7 @@ class State(NamedTuple):
     tenancy: Ints
     groups: Ints
     shares: Floats
-    prefix_ids: Ints
+    prefix_ids: Nodes
     cache: Nodes
     uses: Nodes
     pace: Floats
