@@ -99,6 +99,7 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
         groups=groups,
         shares=shares,
         prefix_ids=prefixes.ids,
+        holders=np.zeros(cache.shape[1] and cache.shape[1] - 2 * jobs, dtype=np.int64),
         cache=cache,
         uses=np.full(cache.shape[:2], layout.UNKNOWN, dtype=np.int32),
         pace=pace,

@@ -30,8 +30,8 @@ PLAY
              LLM only: FIRST and LAST of the running list in order of admission, FRESH the first job in it that is
              computing its prompt, DECODING jobs, CONTEXT = sum of their CACHED + 1, STEPS done, ADMITTED jobs so far;
              the run under way: RUN_STEPS steps from SINCE on, step k of which takes STEP_FIRST_PS + k STEP_MORE_PS;
-             IDLE_BLOCKS, STALEST, FRESHEST, LAST_GAP and FURTHER copies of the prefix cache; PROMISED, the sum of the decoding jobs'
-             LEFT, and the expected RATIO of it (expectation.py); RETRACTED: the step under way has evicted somebody;
+             IDLE_BLOCKS, STALEST, FRESHEST, LAST_GAP and FURTHER copies of the prefix cache; PROMISED, the sum of the
+             decoding jobs' LEFT, and the expected RATIO of it (expectation.py); RETRACTED: the step has evicted some;
              PAUSED, the first job in the list that it leaves out, and all behind it; TAKEN, blocks of the run's later
              steps that were taken already
              for the control plane: CONDITION; NEW_CONDITION, an order given at a boundary and carried out when the play
@@ -45,6 +45,7 @@ PLAY
   groups     [g, 1 + t] BUSY_MEMBERS, a bit for each member that has requests (written), then the members
   shares     [r, 2^t]   slowdown of a replica by BUSY_MEMBERS of its group
   heads [r + m], tails [r + m, p]   lists of waiting jobs (queues.py) of each replica, then of each model
+  holders    [i]        of an id that starts prompts: a bit for each replica below NUMBERED that has a copy; others: 0
   cache      [r, i + 2 (n + u), NODE]   prefix cache (prefix.py), by id, then own blocks and further copies by job:
              OLDER and NEWER in the list of those without users, the GAP before it, and the range of BLOCKS from
              AT in `prefix_ids`; NEXT_COPY of the same block
@@ -125,6 +126,8 @@ USER_PIPELINE, USER_STAGE, USER_PASS = range(3)
 PASS_PIPELINE, PASS_SAMPLE, PASS_USER, PASS_START, PASS_FINISH, PASS_STAGES = range(6)
 BUSY_PS, KV_BLOCK_PS, BATCH_PS, PEAK_BLOCKS, PREEMPTIONS, TOTALS = range(6)
 
+NUMBERED: Final = 63
+"""Replicas that a mask of 64 bits can name; the others are asked one by one."""
 LONGEST_RUN_PS: Final = 2**58
 """A run of steps is cut here at the latest: a horizon of 100 days plus it stays below 2^63 ps."""
 LONGEST_RUN_STEPS: Final = 2**20
@@ -151,6 +154,7 @@ class State(NamedTuple):
     groups: Ints
     shares: Floats
     prefix_ids: Nodes
+    holders: Ints
     cache: Nodes
     uses: Nodes
     pace: Floats
