@@ -82,7 +82,7 @@ def random_class(numbers: np.random.Generator, name: str, model: str) -> OpenCla
 
 
 def with_prefixes(numbers: np.random.Generator, scenario: Scenario, model: str) -> Scenario:
-    """The same with prompts of `model` that follow one of three texts for a while."""
+    """The same with prompts of `model` that follow one of three texts, perhaps alike at first, for a while."""
     block = any_of(numbers, 1, 2, 5)
     tokens = block * any_of(numbers, 1, 2)
     servers = tuple(
@@ -91,11 +91,15 @@ def with_prefixes(numbers: np.random.Generator, scenario: Scenario, model: str) 
         else s
         for s in scenario.servers
     )
-    classes = []
+    classes, alike = [], any_of(numbers, 0, 0, 3, 7)
     for traffic in scenario.classes:
         n = len(traffic.arrivals)
         texts, lengths = numbers.integers(0, 3, n), numbers.integers(0, 12, n)
-        ids = [100 * text + at for text, length in zip(texts, lengths, strict=True) for at in range(length)]
+        ids = [
+            (100 * text if at >= alike else 0) + at
+            for text, length in zip(texts, lengths, strict=True)
+            for at in range(length)
+        ]
         starts = np.concatenate([[0], np.cumsum(lengths)])
         prefixes = Prefixes(tokens, starts, np.array(ids, dtype=np.int64))
         classes.append(replace(traffic, prefixes=prefixes) if traffic.model == model else traffic)

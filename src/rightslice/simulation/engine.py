@@ -97,7 +97,8 @@ from rightslice.simulation.layout import (
     State,
 )
 from rightslice.simulation.preemption import go_on, make_room
-from rightslice.simulation.prefix import become_known, first_copy, found_blocks
+from rightslice.simulation.prefix import become_known, found_blocks
+from rightslice.simulation.prefix_list import first_copy, starts_here
 from rightslice.simulation.queues import drop_expired
 from rightslice.simulation.running import (
     give_back,
@@ -312,7 +313,7 @@ def catch_up(replica: int, now: int, state: State) -> None:
 @compiled_apart
 def known_now(replica: int, job: int, now: int, state: State) -> int:
     """Tokens of a new job that the replica has in its prefix cache in the middle of a run."""
-    if state.facts[replica, PREFIX_TOKENS] == 0:
+    if state.facts[replica, PREFIX_TOKENS] == 0 or not starts_here(replica, job, state):
         return 0
     found = found_blocks(replica, job, state)
     if found > 0 and state.live[replica, BUSY] == 1 and state.live[replica, RUN_STEPS] > 1:
@@ -412,7 +413,7 @@ def end_run(replica: int, now: int, state: State) -> None:
 def used_blocks(replica: int, now: int, state: State) -> int:
     """Blocks of the KV cache in use."""
     used = state.facts[replica, KV_BLOCKS] - state.live[replica, FREE] - state.live[replica, TAKEN]
-    if state.live[replica, BUSY] == 1:
+    if state.live[replica, BUSY] == 1 and state.live[replica, RUN_STEPS] > 1:
         steps = started_steps(replica, now, state)
         if steps > 1:
             used += grow(replica, steps, 0, state)[0]

@@ -12,8 +12,8 @@ from rightslice.core.rng import generator
 from rightslice.simulation import layout
 from rightslice.simulation.expectation import FIRST_RATIO
 from rightslice.simulation.layout import Floats, Ints, Nodes, State
+from rightslice.simulation.prefix_ids import PrefixBlocks, prefix_blocks
 from rightslice.simulation.scenario import Admission, LlmServer, Policy, Routing, Scenario, StageServer
-from rightslice.traffic.recorded import dense
 
 PS_PER_S = 1e12
 
@@ -58,7 +58,7 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
     """Nothing has happened yet. Raises ValueError when an LLM stage of a pipeline has no token lengths."""
     names, servers = ordered_servers(scenario)
     facts, tables = _facts(servers)
-    prefixes = prefix_blocks(scenario, requests)
+    prefixes = prefix_blocks(scenario.classes, requests.class_index, requests.row, requests.prompt)
     _share_prefixes(servers, facts, prefixes.block_tokens)
     _hand_on(names, servers, facts)
     ranks = _ranks(scenario)
@@ -103,6 +103,7 @@ def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
         groups=groups,
         shares=shares,
         prefix_ids=prefixes.ids,
+        holders=np.zeros(cache.shape[1] and cache.shape[1] - 2 * jobs, dtype=np.int64),
         cache=cache,
         uses=np.full(cache.shape[:2], layout.UNKNOWN, dtype=np.int32),
         pace=pace,
@@ -309,38 +310,6 @@ def _ranks(scenario: Scenario) -> dict[int, int]:
     """Priority -> rank, 0 for the highest."""
     priorities = {c.priority for c in scenario.classes} | {p.priority for p in scenario.pipelines}
     return {priority: rank for rank, priority in enumerate(sorted(priorities, reverse=True))}
-
-
-class PrefixBlocks(NamedTuple):
-    """Tokens of a block by model; the ids of all prompts end to end, renumbered from 0; first id and number of ids
-    (full blocks of the prompt) of each open-loop request."""
-
-    block_tokens: dict[str, int]
-    ids: Ints
-    first: Ints
-    full: Ints
-
-
-def prefix_blocks(scenario: Scenario, requests: OpenRequests) -> PrefixBlocks:
-    """The classes' prefixes. Raises ValueError when classes of a model have blocks of different sizes."""
-    first, count = np.zeros_like(requests.row), np.zeros_like(requests.row)
-    pieces: list[NDArray[np.int64]] = [np.zeros(0, dtype=np.int64)]
-    block_tokens: dict[str, int] = {}
-    behind = 0
-    for index, traffic in enumerate(scenario.classes):
-        prefixes = traffic.prefixes
-        if prefixes is None:
-            continue
-        if block_tokens.setdefault(traffic.model, prefixes.block_tokens) != prefixes.block_tokens:
-            raise ValueError(f"{traffic.model}: prefix blocks of one size")
-        mine = requests.class_index == index
-        rows = requests.row[mine]
-        first[mine] = behind + prefixes.starts[rows]
-        full = requests.prompt[mine] // prefixes.block_tokens
-        count[mine] = np.minimum(prefixes.starts[rows + 1] - prefixes.starts[rows], full)
-        pieces.append(prefixes.ids)
-        behind += len(prefixes.ids)
-    return PrefixBlocks(block_tokens, dense(np.concatenate(pieces)), first, count)
 
 
 def _share_prefixes(servers: tuple[LlmServer | StageServer, ...], facts: Ints, block_tokens: Mapping[str, int]) -> None:

@@ -36,8 +36,8 @@ PLAY
              LLM only: FIRST and LAST of the running list in order of admission, FRESH the first job in it that is
              computing its prompt, DECODING jobs, CONTEXT = sum of their CACHED + 1, STEPS done, ADMITTED jobs so far;
              the run under way: RUN_STEPS steps from SINCE on, step k of which takes STEP_FIRST_PS + k STEP_MORE_PS;
-             IDLE_BLOCKS, STALEST, FRESHEST and LAST_GAP of the prefix cache; PROMISED, the sum of the decoding jobs'
-             LEFT, and the expected RATIO of it (expectation.py); RETRACTED: the step under way has evicted somebody;
+             IDLE_BLOCKS, STALEST, FRESHEST, LAST_GAP and FURTHER copies of the prefix cache; PROMISED, the sum of the
+             decoding jobs' LEFT, and the expected RATIO of it (expectation.py); RETRACTED: the step has evicted some;
              PAUSED, the first job in the list that it leaves out, and all behind it; TAKEN, blocks of the run's later
              steps that were taken already
              for the control plane: CONDITION; NEW_CONDITION, an order given at a boundary and carried out when the play
@@ -51,8 +51,10 @@ PLAY
   groups     [g, 1 + t] BUSY_MEMBERS, a bit for each member that has requests (written), then the members
   shares     [r, 2^t]   slowdown of a replica by BUSY_MEMBERS of its group
   heads [r + m], tails [r + m, p]   lists of waiting jobs (queues.py) of each replica, then of each model
+  holders    [i]        of an id that starts prompts: a bit for each replica below NUMBERED that has a copy; others: 0
   cache      [r, i + 2 (n + u), NODE]   prefix cache (prefix.py), by id, then own blocks and further copies by job:
-             OLDER and NEWER in the list of those without users, and the GAP before it; NEXT_COPY of the same block
+             OLDER and NEWER in the list of those without users, the GAP before it, and the range of BLOCKS from
+             AT in `prefix_ids`; NEXT_COPY of the same block
   uses       [r, i + 2 (n + u)]   jobs that use a copy; UNKNOWN: there is none; COPIED: by id, there are further copies
   slots      [r, w, 2]  LLM: heap of decoding jobs by the value of STEPS at which they end: (value, job).
              Stage: a ring of jobs in service, from OLDEST on: (unused, job). Batch server: those of the batch
@@ -119,7 +121,7 @@ DUE, HEAP, PLACE = range(3)
 RUNNING, OUTSTANDING, FINISHED, FREE, BUSY, TOUCHED, OLDEST, SINCE = range(8)
 FIRST, LAST, FRESH, DECODING, CONTEXT, STEPS, ADMITTED, RUN_STEPS, STEP_FIRST_PS, STEP_MORE_PS = range(8, 18)
 CONDITION, NEW_CONDITION, ABLE_REPLICA, KV_USED, IDLE_BLOCKS, STALEST, FRESHEST, LAST_GAP = range(18, 26)
-PROMISED, RATIO, RETRACTED, PAUSED, TAKEN, LIVE = range(26, 32)
+PROMISED, RATIO, RETRACTED, PAUSED, TAKEN, FURTHER, LIVE = range(26, 33)
 ABSENT, STARTING, READY, DRAINING, GONE = range(5)
 SLOWDOWN, NEW_SLOWDOWN, PROGRESS, SEEN_WAITING, SEEN_KV, ROUGH_KV, ROUGH_BATCH, ORDERED, SHARED, PACE = range(10)
 GROUP, PLACE_IN_GROUP = range(2)
@@ -128,13 +130,15 @@ VALUE, OWNER = range(2)
 NEEDED, CACHED, LEFT, CHUNK, NEXT, BEFORE, SLOT, ORDER, ASKED_MODEL, RETRIES, FIRST_PS, FINISH_PS = range(12)
 RANK, FIRST_ID, IDS, IDS_USED, OWN_IDLE, HIT_TOKENS, ENTERED_PS, DEADLINE_PS, PROMPT = range(12, 21)
 CLIENT, SERVED, LOADED, JOB = range(21, 25)
-OLDER, NEWER, GAP, NEXT_COPY, NODE = range(5)
+OLDER, NEWER, GAP, NEXT_COPY, AT, BLOCKS, NODE = range(7)
 UNKNOWN: Final = -1
 COPIED: Final = -2
 USER_PIPELINE, USER_STAGE, USER_PASS = range(3)
 PASS_PIPELINE, PASS_SAMPLE, PASS_USER, PASS_START, PASS_FINISH, PASS_STAGES = range(6)
 BUSY_PS, KV_BLOCK_PS, BATCH_PS, PEAK_BLOCKS, PREEMPTIONS, TOTALS = range(6)
 
+NUMBERED: Final = 63
+"""Replicas that a mask of 64 bits can name; the others are asked one by one."""
 LONGEST_RUN_PS: Final = 2**58
 """A run of steps is cut here at the latest: a horizon of 100 days plus it stays below 2^63 ps."""
 LONGEST_RUN_STEPS: Final = 2**20
@@ -161,7 +165,8 @@ class State(NamedTuple):
     tenancy: Ints
     groups: Ints
     shares: Floats
-    prefix_ids: Ints
+    prefix_ids: Nodes
+    holders: Ints
     cache: Nodes
     uses: Nodes
     pace: Floats

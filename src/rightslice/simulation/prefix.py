@@ -10,21 +10,24 @@ Blocks without users are free: they form a list, left longest ago first, of whic
 The last block of a job that leaves counts as left first, so that prefixes are dropped from their end. Blocks that no
 job can find (those of finished answers) are places in that list as well.
 
-A copy is a node of `cache`: that of block i is node i, a further one belongs to the job that computed it. An evicted
-job has one node for all its own blocks. GAP counts the blocks that no job can find just before a node. A block of ids
-that is larger than the engine's is known, computed again and dropped as a whole; vLLM would do so with a part of it.
+A job uses the first copies of blocks that follow each other, so of those that it leaves at once nobody else uses the
+last ones: they are one range of the list, `prefix_ids` from AT on, whose node of `cache` is the id of its first block
+(inputs.py sees to it that equal ids have equal ids before them). A range is dropped from its end and used again from
+its start. A further copy of a block is a node of its own, that of the job that computed it; so are all own blocks of an
+evicted job. GAP counts the blocks that no job can find just before a node. A block of ids that is larger than the
+engine's is known, computed again and dropped as a whole; vLLM would do so with a part of it.
 """
 
 from __future__ import annotations
 
 from rightslice.simulation.compiling import compiled, compiled_apart
 from rightslice.simulation.layout import (
+    AT,
     BLOCK_TOKENS,
-    COPIED,
+    BLOCKS,
     FIRST_ID,
-    FREE,
     FRESHEST,
-    GAP,
+    FURTHER,
     IDLE_BLOCKS,
     IDS,
     IDS_USED,
@@ -33,7 +36,6 @@ from rightslice.simulation.layout import (
     NEWER,
     NEXT_COPY,
     NOBODY,
-    OLDER,
     OWN_IDLE,
     PREFIX_BLOCKS,
     PREFIX_TOKENS,
@@ -41,148 +43,15 @@ from rightslice.simulation.layout import (
     UNKNOWN,
     State,
 )
-
-# --- nodes ---------------------------------------------------------------------------------------------------------
-
-
-@compiled
-def own_node(job: int, state: State) -> int:
-    """The node of an evicted job's own blocks."""
-    return int(state.cache.shape[1] - 2 * state.jobs.shape[0] + job)
-
-
-@compiled
-def copy_node(job: int, state: State) -> int:
-    """The node of the further copy that a job has computed."""
-    return int(state.cache.shape[1] - state.jobs.shape[0] + job)
-
-
-@compiled
-def first_copy(replica: int, block: int, state: State) -> int:
-    """The copy of a block that is found; NOBODY."""
-    uses = state.uses[replica, block]
-    if uses >= 0:
-        return block
-    return int(state.cache[replica, block, NEXT_COPY]) if uses == COPIED else NOBODY
-
-
-# --- the list of blocks without users ------------------------------------------------------------------------------
-
-
-@compiled
-def append_own(replica: int, job: int, state: State) -> None:
-    """Put the own blocks of an evicted job at the end of the list."""
-    live, cache, node = state.live, state.cache, own_node(job, state)
-    freshest = live[replica, FRESHEST]
-    cache[replica, node, OLDER] = freshest
-    cache[replica, node, NEWER] = NOBODY
-    cache[replica, node, GAP] = live[replica, LAST_GAP]
-    live[replica, LAST_GAP] = 0
-    if freshest == NOBODY:
-        live[replica, STALEST] = node
-    else:
-        cache[replica, freshest, NEWER] = node
-    live[replica, FRESHEST] = node
-
-
-@compiled
-def remove_idle(replica: int, node: int, blocks: int, lost: int, state: State) -> None:
-    """Take `blocks` blocks of a node out of the list; `lost` more of them stay, and no job can find them."""
-    live, cache = state.live, state.cache
-    older, newer = cache[replica, node, OLDER], cache[replica, node, NEWER]
-    if older == NOBODY:
-        live[replica, STALEST] = newer
-    else:
-        cache[replica, older, NEWER] = newer
-    if newer == NOBODY:
-        live[replica, FRESHEST] = older
-        live[replica, LAST_GAP] += cache[replica, node, GAP] + lost
-    else:
-        cache[replica, newer, OLDER] = older
-        cache[replica, newer, GAP] += cache[replica, node, GAP] + lost
-    live[replica, IDLE_BLOCKS] -= blocks
-
-
-@compiled_apart
-def forget_copy(replica: int, job: int, state: State) -> None:
-    """The further copy that a job has computed is no more."""
-    cache, node = state.cache, copy_node(job, state)
-    block = before = state.prefix_ids[state.jobs[job, FIRST_ID] + state.jobs[job, IDS] - 1]
-    while cache[replica, before, NEXT_COPY] != node:
-        before = cache[replica, before, NEXT_COPY]
-    cache[replica, before, NEXT_COPY] = cache[replica, node, NEXT_COPY]
-    if state.uses[replica, block] == COPIED and cache[replica, block, NEXT_COPY] == NOBODY:
-        state.uses[replica, block] = UNKNOWN
-
-
-@compiled
-def drop_own(replica: int, job: int, most: int, state: State) -> None:
-    """At most so many of an evicted job's own blocks are overwritten."""
-    lost = min(most, state.jobs[job, OWN_IDLE])
-    state.jobs[job, OWN_IDLE] -= lost
-    if state.jobs[job, OWN_IDLE] > 0:
-        state.live[replica, IDLE_BLOCKS] -= lost
-    else:
-        remove_idle(replica, own_node(job, state), lost, 0, state)
-
-
-@compiled
-def drop_gap(replica: int, node: int, most: int, state: State) -> None:
-    """At most so many of the blocks before a node, or at the end of the list, are overwritten."""
-    live, cache = state.live, state.cache
-    if node == NOBODY:
-        live[replica, IDLE_BLOCKS] -= min(most, live[replica, LAST_GAP])
-        live[replica, LAST_GAP] -= min(most, live[replica, LAST_GAP])
-    else:
-        live[replica, IDLE_BLOCKS] -= min(most, cache[replica, node, GAP])
-        cache[replica, node, GAP] -= min(most, cache[replica, node, GAP])
-
-
-@compiled
-def drop_copies(replica: int, state: State) -> None:
-    """Drop copies of prefix blocks from the front of the list, as far as no other block comes before them."""
-    live, cache, blocks = state.live, state.cache, state.facts[replica, PREFIX_BLOCKS]
-    idle, free, node = live[replica, IDLE_BLOCKS], live[replica, FREE], live[replica, STALEST]
-    first_own, further = own_node(0, state), copy_node(0, state)
-    while idle > free and node != NOBODY and cache[replica, node, GAP] == 0 and not first_own <= node < further:
-        state.uses[replica, node] = UNKNOWN
-        if node >= further:
-            forget_copy(replica, node - further, state)
-        elif cache[replica, node, NEXT_COPY] != NOBODY:
-            state.uses[replica, node] = COPIED
-        node = cache[replica, node, NEWER]
-        idle -= blocks
-    live[replica, IDLE_BLOCKS] = idle
-    live[replica, STALEST] = node
-    if node == NOBODY:
-        live[replica, FRESHEST] = NOBODY
-    else:
-        cache[replica, node, OLDER] = NOBODY
-
-
-@compiled_apart
-def drop_idle(replica: int, state: State) -> None:
-    """Drop the blocks whose place others have taken, those left longest ago first."""
-    live, cache, first_own = state.live, state.cache, own_node(0, state)
-    while live[replica, IDLE_BLOCKS] > live[replica, FREE]:
-        excess, node = live[replica, IDLE_BLOCKS] - live[replica, FREE], live[replica, STALEST]
-        if node == NOBODY or cache[replica, node, GAP] > 0:
-            drop_gap(replica, node, excess, state)
-        elif first_own <= node < copy_node(0, state):
-            drop_own(replica, node - first_own, excess, state)
-        else:
-            drop_copies(replica, state)
-
-
-@compiled
-def trim(replica: int, state: State) -> None:
-    """Drop the blocks whose place others have taken."""
-    live = state.live
-    if live[replica, IDLE_BLOCKS] > live[replica, FREE]:
-        drop_idle(replica, state)
-
-
-# --- jobs ----------------------------------------------------------------------------------------------------------
+from rightslice.simulation.prefix_list import (
+    append_idle,
+    copy_node,
+    first_copy,
+    note_copy,
+    own_node,
+    remove_idle,
+    shorten,
+)
 
 
 @compiled
@@ -216,10 +85,20 @@ def found_tokens(replica: int, job: int, found: int, state: State) -> int:
 def blocks_in_use(replica: int, job: int, found: int, state: State) -> int:
     """KV blocks of the first `found` blocks of a waiting job's prefix that other jobs use already."""
     first, used = state.jobs[job, FIRST_ID], 0
-    for at in range(first, first + found):
-        if state.uses[replica, first_copy(replica, state.prefix_ids[at], state)] > 0:
-            used += 1
+    while used < found and state.uses[replica, first_copy(replica, state.prefix_ids[first + used], state)] > 0:
+        used += 1
     return int(used * state.facts[replica, PREFIX_BLOCKS])
+
+
+@compiled
+def take_range(replica: int, node: int, at: int, end: int, state: State) -> int:
+    """A job whose prefix is `prefix_ids` from `at` to `end` uses the range `node` as far as it is the same; how far."""
+    mine, blocks, taken = state.cache[replica, node, AT], state.cache[replica, node, BLOCKS], 0
+    while taken < blocks and at + taken < end and state.prefix_ids[mine + taken] == state.prefix_ids[at + taken]:
+        state.uses[replica, state.prefix_ids[at + taken]] = 1
+        taken += 1
+    shorten(replica, node, taken, state)
+    return int(taken)
 
 
 @compiled_apart
@@ -230,11 +109,16 @@ def adopt(replica: int, job: int, found: int, state: State) -> None:
         own = found_own(replica, job, found, state)
         remove_idle(replica, own_node(job, state), own, jobs[job, OWN_IDLE] - own, state)
         jobs[job, OWN_IDLE] = 0
-    for at in range(first, first + found):
+    at = first
+    while at < first + found:
         node = first_copy(replica, state.prefix_ids[at], state)
+        if state.uses[replica, node] == 0 and node == state.prefix_ids[at]:
+            at += take_range(replica, node, at, first + found, state)
+            continue
         if state.uses[replica, node] == 0:
             remove_idle(replica, node, state.facts[replica, PREFIX_BLOCKS], 0, state)
         state.uses[replica, node] += 1
+        at += 1
     jobs[job, IDS_USED] = found
 
 
@@ -247,6 +131,7 @@ def add_copy(replica: int, job: int, block: int, state: State) -> None:
     cache[replica, block, NEXT_COPY] = node
     cache[replica, node, NEXT_COPY] = NOBODY
     state.uses[replica, node] = 1
+    state.live[replica, FURTHER] += 1
 
 
 @compiled_apart
@@ -260,6 +145,8 @@ def become_known(replica: int, job: int, tokens: int, state: State) -> None:
             add_copy(replica, job, block, state)
             break
         state.uses[replica, block] = 1
+        if shared == 0:
+            note_copy(replica, block, True, state)
         shared += 1
     state.jobs[job, IDS_USED] = shared
 
@@ -267,24 +154,24 @@ def become_known(replica: int, job: int, tokens: int, state: State) -> None:
 @compiled
 def leave_prefix(replica: int, job: int, copies: int, state: State) -> int:
     """A job leaves the copies that it uses, the last one first; how many of them others use still."""
-    live, cache, first = state.live, state.cache, state.jobs[job, FIRST_ID]
-    shared, freshest, gap, kept = state.jobs[job, IDS_USED], live[replica, FRESHEST], live[replica, LAST_GAP], 0
+    first, kept = state.jobs[job, FIRST_ID], 0
+    low = high = first + copies  # a range that nobody uses, not yet in the list
     for at in range(first + copies - 1, first - 1, -1):
-        node = first_copy(replica, state.prefix_ids[at], state) if at < first + shared else copy_node(job, state)
+        block, node = state.prefix_ids[at], copy_node(job, state)
+        if at < first + state.jobs[job, IDS_USED]:
+            node = first_copy(replica, block, state)
         state.uses[replica, node] -= 1
         if state.uses[replica, node] > 0:
             kept += 1
-            continue
-        if freshest == NOBODY:
-            live[replica, STALEST] = node
+        elif node == block:
+            low = at
         else:
-            cache[replica, freshest, NEWER] = node
-        cache[replica, node, OLDER] = freshest
-        cache[replica, node, NEWER] = NOBODY
-        cache[replica, node, GAP] = gap
-        freshest, gap = node, 0
-    live[replica, FRESHEST] = freshest
-    live[replica, LAST_GAP] = gap
+            if low < high:
+                append_idle(replica, state.prefix_ids[low], low, high - low, state)
+            append_idle(replica, node, at, 1, state)
+            low = high = at
+    if low < high:
+        append_idle(replica, state.prefix_ids[low], low, high - low, state)
     return kept
 
 
@@ -297,7 +184,7 @@ def release(replica: int, job: int, tokens: int, again: bool, state: State) -> i
     copies = min(jobs[job, IDS], tokens // state.facts[replica, PREFIX_TOKENS])
     own = tokens // state.facts[replica, BLOCK_TOKENS] - copies * blocks
     if own > 0 and again and copies == jobs[job, IDS]:
-        append_own(replica, job, state)
+        append_idle(replica, own_node(job, state), NOBODY, 0, state)
         jobs[job, OWN_IDLE] = own
     else:
         live[replica, LAST_GAP] += own
@@ -316,7 +203,10 @@ def clear(replica: int, state: State) -> None:
             state.jobs[node - own_node(0, state), OWN_IDLE] = 0
         node = cache[replica, node, NEWER]
     state.uses[replica, :] = UNKNOWN
+    for block in range(len(state.holders)):
+        note_copy(replica, block, False, state)
     cache[replica, :, NEXT_COPY] = NOBODY
+    live[replica, FURTHER] = 0
     live[replica, IDLE_BLOCKS] = 0
     live[replica, LAST_GAP] = 0
     live[replica, STALEST] = NOBODY

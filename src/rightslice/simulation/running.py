@@ -35,7 +35,8 @@ from rightslice.simulation.layout import (
     WHOLE_ANSWER,
     State,
 )
-from rightslice.simulation.prefix import clear, release, trim
+from rightslice.simulation.prefix import clear, release
+from rightslice.simulation.prefix_list import trim
 
 # --- the heap of decoding jobs, by the step after which they end ---------------------------------------------------
 

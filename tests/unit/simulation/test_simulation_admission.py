@@ -12,6 +12,7 @@ from rightslice.performance.costs import StepCosts
 from rightslice.simulation import LlmServer, OpenClass, Prefixes, Routing, Scenario, simulate
 from rightslice.simulation.layout import NOT_YET, PREEMPTIONS, TIMED_OUT
 from rightslice.simulation.play import Played, SteppedRun, play
+from rightslice.simulation.prefix_ids import chained
 from rightslice.simulation.scenario import Admission
 from simulation_cases import arrivals
 
@@ -228,3 +229,17 @@ def test_prefixes_that_do_not_fit_the_engine_are_refused() -> None:
         play(Scenario((engine(prefix=True),), (traffic, odd), horizon_s=1.0))
     with pytest.raises(ValueError, match="starts for"):
         OpenClass("m", "short", traffic.arrivals, prefixes=Prefixes(4, np.array([0]), np.array([1])))
+
+
+def test_a_text_known_up_to_where_another_forks_off_is_used_up_to_there() -> None:
+    """Blocks 1 and 2 open both prompts; the rest of each is dropped from its end."""
+    fork = [[1, 2, 3, 4], [1, 2, 7, 8], [1, 2, 3, 4], [1, 2, 7, 8]]
+    assert hits(engine(prefix=True), with_prefixes([17] * 4, fork)) == [0, 8, 16, 16]
+    assert hits(engine(blocks=6, prefix=True), with_prefixes([17] * 4, fork)) == [0, 8, 12, 12]
+
+
+def test_an_id_after_other_blocks_is_another_block() -> None:
+    """An engine hashes a block with all before it: 2 after 1 is not 2 at the start, nor 2 after 3."""
+    assert hits(engine(prefix=True), with_prefixes([9] * 4, [[1, 2], [2, 1], [3, 2], [1, 2]])) == [0, 0, 0, 8]
+    ids = chained(np.array([5, 6, 6, 5, 5, 6, 5]), np.array([0, 2, 4, 4, 7]))
+    assert ids.tolist() == [0, 1, 2, 3, 0, 1, 4]

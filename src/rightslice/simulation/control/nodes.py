@@ -146,8 +146,9 @@ def scan(
     if added:
         return Scan(state, added, (), failed, (), unplaceable)
     placed = dict(bind(now_s, pool, state, pods))
-    settled = [replace(pod, node=placed[pod.name]) if pod.name in placed else pod for pod in pods]
-    state, removed = _shrink(now_s, pool, by, state, settled)
+    if placed:
+        pods = [replace(pod, node=placed[pod.name]) if pod.name in placed else pod for pod in pods]
+    state, removed = _shrink(now_s, pool, by, state, pods)
     evicted = tuple(pod.name for pod in pods if pod.node in removed)
     return Scan(state, (), removed, failed, evicted, unplaceable)
 
@@ -170,6 +171,8 @@ def _grow(
     now_s: float, pool: NodePool, state: Nodes, pods: Sequence[Pod], rng: np.random.Generator
 ) -> tuple[Nodes, tuple[Node, ...], tuple[str, ...]]:
     """New nodes for the Pending pods that neither ready nodes nor those under way hold; largest pods first."""
+    if len(state.nodes) >= pool.min_nodes and all(pod.node for pod in pods):
+        return state, (), ()
     free = _free(pool, state.nodes, pods)
     pending = sorted((pod for pod in pods if not pod.node), key=lambda pod: -pod.count)
     unplaceable = tuple(pod.name for pod in pending if pod.count > pool.capacity.get(pod.resource, 0))
@@ -227,13 +230,17 @@ def _shrink(
 def _unneeded(now_s: float, pool: NodePool, by: Provisioner, state: Nodes, pods: Sequence[Pod]) -> list[str]:
     """Empty nodes, then underused ones whose pods fit on those that stay; least used first."""
     ready = [node for node in state.nodes if node.ready_s <= now_s]
-    free = _free(pool, ready, pods)
-    on = {node.name: [pod for pod in pods if pod.node == node.name] for node in ready}
+    on: dict[str, list[Pod]] = {node.name: [] for node in ready}
+    for pod in pods:
+        if pod.node in on:
+            on[pod.node].append(pod)
     share = {name: _share(pool, held) for name, held in on.items()}
+    little = [name for name, used in share.items() if used <= 0.0 or used < by.underused_share]
+    if not little:
+        return []
+    free = _free(pool, ready, pods)
     found: list[str] = []
-    for name in sorted(on, key=lambda n: share[n]):
-        if share[name] > 0.0 and share[name] >= by.underused_share:
-            break
+    for name in sorted(little, key=lambda n: share[n]):
         others = {other: dict(left) for other, left in free.items() if other != name}
         if all(_place(others, pod) for pod in on[name]):
             found.append(name)
