@@ -60,11 +60,14 @@ def test_a_slice_is_never_faster_than_the_whole(model: Architecture, engine: Eng
 
 
 @given(MODELS, ENGINES, TYPICAL)
-def test_fp8_on_an_h100_is_never_slower_than_bf16(model: Architecture, engine: EngineSettings, typical: int) -> None:
+def test_fp8_on_an_h100_is_never_slower_than_bf16_but_for_its_launches(
+    model: Architecture, engine: EngineSettings, typical: int
+) -> None:
+    """What quantising activations may add to a step is bounded in the tests of physics."""
     wide = replace(engine, weight_dtype="bf16", kv_dtype="bf16")
     narrow = replace(engine, weight_dtype="fp8", kv_dtype="fp8")
-    bf16, fp8 = (all_terms(step_costs(model, H100, e, typical_tokens=typical)) for e in (wide, narrow))
-    assert bool(np.all(fp8 <= bf16))
+    bf16, fp8 = (replace(step_costs(model, H100, e, typical_tokens=typical), step_ps=0) for e in (wide, narrow))
+    assert bool(np.all(all_terms(fp8) <= all_terms(bf16)))
 
 
 @given(MODELS, st.sampled_from([A100, H100, L40S]), ENGINES, st.sampled_from([2, 4, 8]))
