@@ -111,7 +111,6 @@ def test_the_terminal_shows_both_rates(shared: Path, capsys: pytest.CaptureFixtu
         ("models.chat.router={policy: kv_aware, signal_age: 1}", "RS0108", ""),
         ("models.chat.engine.prefix_cachin=true", "RS0201", "prefix_caching"),
         ("models.chat.engine.prefix_caching=sometimes", "RS0105", "true or false"),
-        ("models.chat.traffic.priority=-1", "RS0106", "at least 0"),
         ("models.chat.traffic.prefix.tokens=many", "RS0107", ""),
         ("models.chat.traffic.prefix_hit_rate=0.4", "RS0204", "prefix.tokens"),
     ],
