@@ -118,6 +118,7 @@ def test_one_population_alone(voice: Path, simulated: Answer) -> None:
         (["--horizon", "0s"], "RS0501"),
         (["--horizon", "200d"], "RS0501"),
         (["--seed", "-1"], "RS0501"),
+        (["--fault", "pods@1e9/h"], "RS0501"),
     ],
 )
 def test_what_makes_no_sense_is_one_diagnostic(
@@ -280,7 +281,7 @@ def test_a_recording_ends_or_is_said_to_be_played_again(chat: Path, simulated: A
     _, once = simulated(chat, "--trace", TRACE)
     _, followed = simulated(chat, "--trace", TRACE, "--autoscaler", "fixed")
     assert once["notes"] == followed["notes"] == []
-    assert followed["requests"] == len(rows) - 1
+    assert once["requests"] == followed["requests"] == len(rows) - 1
     assert once["horizon_s"] == followed["horizon_s"] < 3600.0
     _, twice = simulated(chat, "--trace", TRACE, "--horizon", f"{2 * once['horizon_s']:.3f}s")
     assert twice["notes"] == [f"{TRACE.name} lasts {format_seconds(once['horizon_s'])}, played 2.0 times"]

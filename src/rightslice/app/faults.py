@@ -29,6 +29,8 @@ from rightslice.simulation.control.faults import (
 ZONES: Final = ("a", "b")
 """Nodes are spread over two zones in turn; a plan does not name them."""
 ZONE_AWAY_S: Final = 3600.0
+MOST_PER_HOUR: Final = 3600.0
+"""Faults of one kind that are played; more would take the place of the traffic."""
 _FAULT: Final = re.compile(r"(spot|nodes|gpu|pods|zone|repartition)(?:@([^@]+))?")
 _KNOWN: Final = "spot, spot@0.1/h, nodes, gpu, gpu@10m, pods@1/d, pods@10m, zone@10m, repartition@10m"
 
@@ -88,6 +90,8 @@ def _per_hour(text: str, rate: str) -> float:
     per_hour = quantity_of("--fault", parse_rate, rate) * 3600.0
     if per_hour <= 0.0:
         raise BadInputError(Diagnostic("RS0501", f"--fault {text}: the rate is above zero"))
+    if per_hour > MOST_PER_HOUR:
+        raise BadInputError(Diagnostic("RS0501", f"--fault {text}: at most one a second is played", hint="1/s"))
     return per_hour
 
 

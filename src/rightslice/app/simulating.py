@@ -164,7 +164,10 @@ def _as_planned(asked: Asked, horizon_s: float | None) -> Replay:
         notes += network_notes(asked.workload, load.network)
         counts = {found.deployment: asked.servers[found.deployment].replicas for found in built}
         sharing = _sharing(asked.servers, counts)
-        watched += [watch(played, fleet) for played in scenarios(load, split_servers(built, asked.splits), sharing)]
+        drawn = scenarios(load, split_servers(built, asked.splits), sharing)
+        if asked.given_trace:  # every recorded request counts, from an empty fleet on
+            drawn = tuple(replace(played, warmup_s=0.0) for played in drawn)
+        watched += [watch(played, fleet) for played in drawn]
         if asked.splits:
             together += [simulate(played) for played in scenarios(load, built, sharing)]
     notes += split_notes(asked.splits, [found.result for found in watched], together)
