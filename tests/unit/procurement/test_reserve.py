@@ -14,7 +14,8 @@ def year(seed: int = 0) -> Series:
     """8 + 5 sin(daily) + N(0, 1.5) for 8,760 hours, never negative."""
     hours = np.arange(8760)
     noise = np.random.default_rng(seed).normal(0.0, 1.5, hours.size)
-    return np.maximum(8.0 + 5.0 * np.sin(2.0 * np.pi * hours / 24.0) + noise, 0.0)
+    demand: Series = np.maximum(8.0 + 5.0 * np.sin(2.0 * np.pi * hours / 24.0) + noise, 0.0)
+    return demand
 
 
 @pytest.mark.parametrize(
