@@ -10,7 +10,7 @@ from cyclopts import App
 
 from rightslice import __version__
 from rightslice.core.errors import BadInputError, Diagnostic
-from rightslice.ui.cli import accuracy, catalog, cost, documents, plan, predict, simulate, size, trace
+from rightslice.ui.cli import accuracy, catalog, cost, documents, loadtest, plan, predict, simulate, size, trace
 from rightslice.ui.cli.failures import guarded
 from rightslice.ui.cli.output import open_closed_streams, write_text
 
@@ -19,6 +19,7 @@ QUESTIONS: Final = (
     ("How fast will it be?", "predict"),
     ("What should I deploy, what will it cost?", "plan"),
     ("What would happen if …?", "simulate"),
+    ("How fast is a real endpoint?", "loadtest"),
     ("How much to reserve? Own or rent?", "cost"),
     ("How good are its predictions?", "accuracy"),
     ("What hardware, models and engines are known?", "catalog"),
@@ -57,6 +58,7 @@ def build() -> App:
     app.command(predict.predict)
     app.command(plan.plan)
     app.command(simulate.simulate)
+    app.command(loadtest.loadtest)
     app.command(cost.build())
     app.command(accuracy.accuracy)
     app.command(catalog.build())
