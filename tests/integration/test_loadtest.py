@@ -232,6 +232,19 @@ def test_a_server_that_refuses_extensions_is_asked_without(capsysbinary: pytest.
     assert found["points"][0]["failed"] == 0
 
 
+def uneven(text: str) -> int:
+    """A tokenizer for which longer words are two tokens, and every text begins with one of its own."""
+    return 1 + sum(1 if len(word) < 5 else 2 for word in text.split())
+
+
+def test_prompts_are_exact_where_the_tokenizer_can_be_asked(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    arguments = ("--model", "m", "--input-tokens", "211", "--output-tokens", "2", "--no-self-check", "--json")
+    with served(Behaviour(0.01, 0.001, tokens_of=uneven)) as (url, _):
+        _, out, _ = answered(capsysbinary, url, *arguments)
+    point = json.loads(out)["points"][0]
+    assert point["input_tokens"] == 211 * point["completed"]
+
+
 def test_nobody_there_is_exit_code_3(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     code, out, err = answered(capsysbinary, "http://127.0.0.1:9", "--model", "m", "--no-self-check")
     assert (code, out) == (3, "")

@@ -14,7 +14,7 @@ from rightslice.core.errors import OutsideError
 from rightslice.core.rng import generator
 from rightslice.loadtesting.dialects import APIS, GENERATES, Wanted, body
 from rightslice.loadtesting.exchange import Exchange
-from rightslice.loadtesting.prompts import PROBES, TokenLaw, text_of
+from rightslice.loadtesting.prompts import PROBES, WORDS, TokenLaw, equally_long, text_of
 
 UNREACHABLE: Final = "RS0602"
 REFUSED: Final = "RS0603"
@@ -23,9 +23,10 @@ _REFUSES_FIELDS: Final = frozenset({"http_400", "http_422"})
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """`wanted` as this server takes it; how words become tokens; whether it counts tokens; what to know."""
+    """`wanted` as this server takes it; the words of prompts and how they become tokens; whether it counts tokens."""
 
     wanted: Wanted
+    vocabulary: tuple[str, ...]
     law: TokenLaw
     counted: bool
     notes: tuple[str, ...]
@@ -41,10 +42,11 @@ async def probed(target: Target, wanted: Wanted, input_tokens: int) -> Probed:
         if not wanted.model:
             wanted = replace(wanted, model=await _model(session, target))
             notes.append(f"model {wanted.model}, the first that the server names")
-        first = await _asked(session, target, wanted, PROBES[0])
+        vocabulary = await _vocabulary(session, target, wanted.model)
+        first = await _asked(session, target, wanted, PROBES[0], vocabulary)
         if first.error in _REFUSES_FIELDS and wanted.exact and wanted.api in GENERATES:
             plain = replace(wanted, exact=False)
-            again = await _asked(session, target, plain, PROBES[0])
+            again = await _asked(session, target, plain, PROBES[0], vocabulary)
             if again.completed:
                 wanted, first = plain, again
                 notes.append(
@@ -55,7 +57,7 @@ async def probed(target: Target, wanted: Wanted, input_tokens: int) -> Probed:
         law = TokenLaw()
         if counted:
             words = max(min(PROBES[1], input_tokens), PROBES[0] + 1)
-            second = await _asked(session, target, wanted, words)
+            second = await _asked(session, target, wanted, words, vocabulary)
             _check(second, target)
             try:
                 law = TokenLaw.through((PROBES[0], first.input_tokens), (words, second.input_tokens))
@@ -65,12 +67,30 @@ async def probed(target: Target, wanted: Wanted, input_tokens: int) -> Probed:
             notes.append("the server reports no token counts of prompts: one word is taken for one token")
         elif input_tokens < law.overhead + law.per_word:
             notes.append(f"the shortest prompt of this server has {law.overhead + law.per_word:.0f} tokens")
-    return Probed(wanted, law, counted, tuple(notes))
+    return Probed(wanted, vocabulary, law, counted, tuple(notes))
 
 
-async def _asked(session: aiohttp.ClientSession, target: Target, wanted: Wanted, words: int) -> Exchange:
+async def _vocabulary(session: aiohttp.ClientSession, target: Target, model: str) -> tuple[str, ...]:
+    """Words that are equally long for the server's tokenizer; all where it has no interface for it."""
+    try:
+        empty = await _tokens(session, target, model, "")
+        return equally_long({word: await _tokens(session, target, model, f"a {word} {word}") - empty for word in WORDS})
+    except (aiohttp.ClientError, TimeoutError, OSError, orjson.JSONDecodeError, KeyError, TypeError):
+        return WORDS
+
+
+async def _tokens(session: aiohttp.ClientSession, target: Target, model: str, text: str) -> int:
+    data = orjson.dumps({"model": model, "prompt": text})
+    async with session.post(f"{target.root}/tokenize", data=data) as response:
+        response.raise_for_status()
+        return int(orjson.loads(await response.content.read(2**16))["count"])
+
+
+async def _asked(
+    session: aiohttp.ClientSession, target: Target, wanted: Wanted, words: int, vocabulary: tuple[str, ...]
+) -> Exchange:
     short = replace(wanted, output_tokens=2)
-    text = text_of(words, generator(0, "probe", words))
+    text = text_of(words, generator(0, "probe", words), 0, vocabulary)
     exchange = Exchange(0, 0.0, request_id="probe")
     start = time.perf_counter()
     url = target.root + APIS[wanted.api]

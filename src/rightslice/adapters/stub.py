@@ -11,7 +11,7 @@ import asyncio
 import ssl
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,6 +22,8 @@ from rightslice.adapters.endpoint import new_event_loop
 
 WORD: Final = "wörd "
 MAX_TOKENS: Final = 100_000
+TEMPLATE_TOKENS: Final = 4
+"""Of a chat message besides its content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class Behaviour:
     end. `coalesce`: tokens per write. `split`: each write in two halves, in the middle of a character. `comments`:
     keep-alive comments before the first token. `close_after`: the connection ends after so many tokens. `statuses`:
     HTTP status of the first requests, in order. `header_delay_s`: before the header. `strict`: refuse unknown fields.
+    `tokens_of`: the tokens of a text, by default its words; with it, the tokenizer's interface is there.
     """
 
     ttft_s: float = 0.1
@@ -48,6 +51,7 @@ class Behaviour:
     statuses: tuple[int, ...] = ()
     header_delay_s: float = 0.0
     strict: bool = False
+    tokens_of: Callable[[str], int] | None = None
 
 
 @dataclass(slots=True)
@@ -78,6 +82,8 @@ class Stub:
         app.router.add_post("/v1/completions", self._generate)
         app.router.add_post("/v1/embeddings", self._embed)
         app.router.add_get("/log", self._show_log)
+        if self.behaviour.tokens_of:
+            app.router.add_post("/tokenize", self._tokenize)
         if self.behaviour.slots:
             self._slots = asyncio.Semaphore(self.behaviour.slots)
         return app
@@ -106,7 +112,7 @@ class Stub:
         self, request: web.Request, asked: dict[str, Any], entry: Answered, start_s: float
     ) -> web.StreamResponse:
         tokens = min(int(asked.get("max_tokens", 16)), MAX_TOKENS)
-        usage = {"prompt_tokens": _words(asked), "completion_tokens": tokens}
+        usage = {"prompt_tokens": self._prompt_tokens(asked), "completion_tokens": tokens}
         self._active += 1
         try:
             if not asked.get("stream"):
@@ -176,8 +182,20 @@ class Stub:
         asked = orjson.loads(await request.read())
         await _until(entry.received_s + self.behaviour.ttft_s)
         self.log.append(entry)
-        usage = {"prompt_tokens": len(str(asked.get("input", "")).split())}
+        usage = {"prompt_tokens": self._count(str(asked.get("input", "")))}
         return web.json_response({"data": [{"index": 0, "embedding": [0.0] * 8}], "usage": usage})
+
+    async def _tokenize(self, request: web.Request) -> web.Response:
+        asked = orjson.loads(await request.read())
+        return web.json_response({"count": self._count(str(asked["prompt"]))})
+
+    def _prompt_tokens(self, asked: dict[str, Any]) -> int:
+        if "messages" in asked:
+            return sum(self._count(str(m.get("content", ""))) + TEMPLATE_TOKENS for m in asked["messages"])
+        return self._count(str(asked.get("prompt", "")))
+
+    def _count(self, text: str) -> int:
+        return self.behaviour.tokens_of(text) if self.behaviour.tokens_of else len(text.split())
 
     async def _show_log(self, _: web.Request) -> web.Response:
         return web.Response(body=orjson.dumps([_fields(entry) for entry in self.log]))
@@ -225,12 +243,6 @@ def _pieces(data: bytes, *, split: bool) -> Iterator[bytes]:
         return
     yield data[:middle]
     yield data[middle:]
-
-
-def _words(asked: dict[str, Any]) -> int:
-    if "messages" in asked:
-        return sum(len(str(m.get("content", "")).split()) + 4 for m in asked["messages"])
-    return len(str(asked.get("prompt", "")).split())
 
 
 def _fields(entry: Answered) -> dict[str, Any]:

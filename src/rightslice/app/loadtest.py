@@ -171,7 +171,7 @@ class _Test:
             server.wanted,
             load,
             limits,
-            prompt=lambda i: text_of(words, generator(asked.seed, "prompt", number, i), shared),
+            prompt=lambda i: text_of(words, generator(asked.seed, "prompt", number, i), shared, server.vocabulary),
             intended_s=[float(t) for t in times],
             progress=lambda done, at_s: self._progress(f"{load.name}: {done:,} answered, {at_s:.0f} s"),
         )

@@ -1,11 +1,14 @@
 """Synthetic prompts of a wanted number of tokens.
 
 A prompt is a row of common words, each one token in the vocabularies in use. How many words make how many tokens of a
-given server is found by asking it twice and reading its own count: tokens = overhead + per_word x words.
+given server is found by asking it twice and reading its own count: tokens = overhead + per_word x words. Where it has a
+tokenizer's interface, only words that are equally long there are used, and the law is exact.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +25,7 @@ WORDS: Final = (
     "war", "history", "party", "result", "change", "morning", "reason", "research", "girl", "guy", "moment", "air",
     "teacher", "force", "education",
 )  # fmt: skip
+LEAST_WORDS: Final = 16
 PROBES: Final = (32, 160)
 """Words of the two prompts that are asked for."""
 
@@ -46,8 +50,18 @@ class TokenLaw:
         return max(round((tokens - self.overhead) / self.per_word), 1)
 
 
-def text_of(words: int, rng: np.random.Generator, prefix: int = 0) -> str:
-    """`words` words, of which the first `prefix` are the same in every prompt."""
-    shared = [WORDS[i % len(WORDS)] for i in range(min(prefix, words))]
-    own = rng.integers(len(WORDS), size=words - len(shared))
-    return " ".join([*shared, *(WORDS[i] for i in own)])
+def text_of(words: int, rng: np.random.Generator, prefix: int = 0, vocabulary: Sequence[str] = WORDS) -> str:
+    """`words` words of the vocabulary, of which the first `prefix` are the same in every prompt."""
+    shared = [vocabulary[i % len(vocabulary)] for i in range(min(prefix, words))]
+    own = rng.integers(len(vocabulary), size=words - len(shared))
+    return " ".join([*shared, *(vocabulary[i] for i in own)])
+
+
+def equally_long(tokens_of: Mapping[str, int]) -> tuple[str, ...]:
+    """The words of the most common length in tokens; every word where too few are alike."""
+    lengths = Counter(tokens_of.values())
+    if not lengths:
+        return WORDS
+    length = max(lengths, key=lambda tokens: (lengths[tokens], -tokens))
+    alike = tuple(word for word in WORDS if tokens_of.get(word) == length)
+    return alike if len(alike) >= LEAST_WORDS else WORDS
