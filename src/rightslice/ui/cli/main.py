@@ -10,7 +10,19 @@ from cyclopts import App
 
 from rightslice import __version__
 from rightslice.core.errors import BadInputError, Diagnostic
-from rightslice.ui.cli import accuracy, catalog, cost, documents, loadtest, plan, predict, simulate, size, trace
+from rightslice.ui.cli import (
+    accuracy,
+    calibrate,
+    catalog,
+    cost,
+    documents,
+    loadtest,
+    plan,
+    predict,
+    simulate,
+    size,
+    trace,
+)
 from rightslice.ui.cli.failures import guarded
 from rightslice.ui.cli.output import open_closed_streams, write_text
 
@@ -20,6 +32,7 @@ QUESTIONS: Final = (
     ("What should I deploy, what will it cost?", "plan"),
     ("What would happen if …?", "simulate"),
     ("How fast is a real endpoint?", "loadtest"),
+    ("What does its measurement say of the model?", "calibrate"),
     ("How much to reserve? Own or rent?", "cost"),
     ("How good are its predictions?", "accuracy"),
     ("What hardware, models and engines are known?", "catalog"),
@@ -59,6 +72,7 @@ def build() -> App:
     app.command(plan.plan)
     app.command(simulate.simulate)
     app.command(loadtest.loadtest)
+    app.command(calibrate.calibrate)
     app.command(cost.build())
     app.command(accuracy.accuracy)
     app.command(catalog.build())
