@@ -2,8 +2,8 @@
 
 A point of a load test tells the mean iteration through its time per output token. With X requests/s, the tokens
 computed in an iteration of that length are B = X x output x TPOT decoded and P = X x input x TPOT prefilled, and the
-context read is C = B x (input + output / 2). Coefficients are not negative and minimise the relative error (Lawson and Hanson 1974;
-with three unknowns every active set is tried).
+context read is C = B x (input + output / 2). Coefficients are not negative and minimise the relative error (Lawson and
+Hanson 1974; with three unknowns every active set is tried).
 """
 
 from __future__ import annotations
