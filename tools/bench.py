@@ -58,6 +58,7 @@ def main() -> None:
         row("simulate one replica (plain reference)", speed, simulated["reference"], "requests/CPU s"),
         row("simulate one replica, with statistics", simulated["simulate"], None, "requests/CPU s"),
         row("simulate 8 replicas, KV-aware, HPA, cold start", simulated["fleet"], None, "requests/CPU s"),
+        row("the same, with its input arrays", simulated["fleet_whole"], None, "requests/CPU s"),
         row("simulate 1,000,000 requests", simulated["million_core"], None, "requests/CPU s"),
         row("simulate 1,000,000 requests: peak memory", simulated["million_mb"], None, "MB"),
         row("mean end to end of the 10,000 requests", simulated["mean_e2e_ms"], None, "ms"),
