@@ -36,7 +36,7 @@ from rightslice.simulation.control.policies import Fixed, Hpa, Keda, Lagged, Per
 from rightslice.simulation.control.rollout import Rollout
 from rightslice.simulation.run import simulate
 from rightslice.simulation.scenario import OpenClass
-from rightslice.spec.autoscaler import Autoscaler
+from rightslice.spec.autoscaler import Autoscaler, sleeps_for_ever
 from rightslice.traffic.traces import Trace
 
 GPU: Final = "nvidia.com/gpu"
@@ -242,6 +242,10 @@ def _policy(wanted: Autoscaler, found: Server, rate: float, offered: Demand, tra
         raise BadInputError(Diagnostic("RS0502", "perfect knows only traffic of the model's own", hint=hint))
     if wanted.kind == "perfect":
         return Perfect(offered, rate, least, most)
+    if least == 0:
+        asleep = sleeps_for_ever(wanted.kind, wanted.signal, holds=found.need.model.holds_requests)
+        if asleep is not None:
+            raise BadInputError(Diagnostic("RS0502", f"{found.deployment.id}: {asleep[0]}", hint=asleep[1]))
     target = wanted.target or _least_target(
         wanted.signal, wanted.share * _rated_signal(wanted.signal, found, rate, traces)
     )
@@ -259,9 +263,6 @@ def _policy(wanted: Autoscaler, found: Server, rate: float, offered: Demand, tra
         )  # fmt: skip
         policy = Keda(scaled, signals)
     else:
-        if least == 0:
-            hint = "kind: keda goes to zero"
-            raise BadInputError(Diagnostic("RS0502", "an HPA keeps at least one replica", hint=hint))
         policy = Hpa(HpaSpec(most, (metric,), least, behavior), signals)
     return Lagged(policy, wanted.lag) if wanted.lag else policy
 

@@ -17,6 +17,8 @@ MOST_REPLICAS = 1000
 """Of one deployment: each is looked at at every tick."""
 EMITTED_SIGNALS = ("in_flight", "running", "waiting", "kv_use")
 """What the engines' own metrics tell, so that a manifest can follow it."""
+WAKING_SIGNALS = ("in_flight", "held")
+"""What counts the requests in the gateway, so that there is something to see before a replica is ready."""
 Signal = Literal["in_flight", "held", "waiting", "running", "offered_per_s", "kv_use"]
 
 
@@ -65,12 +67,25 @@ class Autoscaler(Section):
             raise problem(
                 "RS0204", "KEDA sums a metric, kv_use is one per replica", hint, path=("autoscaling", "signal")
             )
-        if self.kind == "hpa" and self.min == 0:
-            message = "an HPA keeps at least one replica"
-            raise problem("RS0204", message, "kind: keda goes to zero", path=("autoscaling", "min"))
         if self.min is not None and self.max is not None and self.min > self.max:
             message = f"at least {self.min} replicas, at most {self.max}"
             raise problem("RS0204", message, path=("autoscaling", "min"))
+
+
+def sleeps_for_ever(kind: str, signal: str, *, holds: bool) -> tuple[str, str] | None:
+    """(Why an autoscaler cannot keep zero replicas, what can), or None where it can.
+
+    Only a gateway that holds requests back (`holds`) knows of them while no engine runs; a Service refuses them.
+    """
+    if kind != "keda":
+        return "an HPA keeps at least one replica", "kind: keda goes to zero"
+    if not holds:
+        message = "without replicas no engine reports a metric, and nothing holds the request that should wake one"
+        return message, "gateway: {flow_control: true} for the model, or min: 1"
+    if signal not in WAKING_SIGNALS:
+        message = f"engines report {signal}, and without replicas there is none to wake by"
+        return message, "signal: in_flight"
+    return None
 
 
 def parse_autoscaler(text: str, option: str) -> Autoscaler:
