@@ -11,7 +11,8 @@ import numpy as np
 
 from rightslice.app.faults import ZONES, faulty
 from rightslice.app.rolling import AskedRollout, rollout_of
-from rightslice.app.scenarios import Load, least_horizon_s, rating_scenario, server
+from rightslice.app.scaling import knee, settled
+from rightslice.app.scenarios import Load
 from rightslice.catalogue.disruptions import Provisioner, provisioners
 from rightslice.catalogue.engines import engines
 from rightslice.catalogue.hardware import ON_ONE_GPU, WHOLE
@@ -34,13 +35,11 @@ from rightslice.simulation.control.keda import ScaledObject, Trigger
 from rightslice.simulation.control.nodes import NodePool
 from rightslice.simulation.control.policies import Fixed, Hpa, Keda, Lagged, Perfect, Policy, Signal
 from rightslice.simulation.control.rollout import Rollout
-from rightslice.simulation.run import simulate
 from rightslice.simulation.scenario import OpenClass
 from rightslice.spec.autoscaler import Autoscaler, sleeps_for_ever
 from rightslice.traffic.traces import Trace
 
 GPU: Final = "nvidia.com/gpu"
-RATED_REQUESTS: Final = 2000
 SPARE_SLOTS: Final = 2
 
 
@@ -58,13 +57,14 @@ class Server:
 class Controlled:
     """A cluster, the most replicas that each of its deployments may have at one time, and what bounds their hours.
 
-    `apart`: pools whose nodes and replicas all stay, whatever happens.
+    `apart`: pools whose nodes and replicas all stay, whatever happens. `settings` of each autoscaler, by deployment.
     """
 
     cluster: cluster.Cluster
     slots: Mapping[str, int]
     bounds: tuple[GpuHourBounds, ...]
     apart: tuple[Pool, ...]
+    settings: Mapping[str, Autoscaler]
 
 
 def controlled(
@@ -76,18 +76,20 @@ def controlled(
     traces: Mapping[str, Trace],
     rollout: AskedRollout | None = None,
 ) -> Controlled:
-    """The cluster in which the deployments of `autoscalers` (by model) follow their load, the others stay as planned.
+    """The cluster in which the deployments of `autoscalers` (by their id, or by model) follow their load.
 
-    A pool stays apart with all that runs on it where a deployment spans several of its nodes or gets no requests, its
-    nodes are cut differently, or its GPUs are shared. Raises BadInputError RS0501 or RS0502.
+    The others stay as planned. A pool stays apart with all that runs on it where a deployment spans several of its
+    nodes or gets no requests, its nodes are cut differently, or its GPUs are shared. Raises BadInputError RS0501 or
+    RS0502.
     """
     devices = {pool.name: _devices(plan, pool) for pool in plan.pools}
     resources = {name: None if found is None else _total(found) for name, found in devices.items()}
     apart = {found.deployment.pool for found in servers.values() if not _movable(found, resources)}
     policies: dict[str, Policy] = {}
+    settings: dict[str, Autoscaler] = {}
     found_bounds = []
     for key, found in servers.items():
-        wanted = autoscalers.get(found.option.model, Autoscaler(kind="fixed"))
+        wanted = autoscalers.get(key) or autoscalers.get(found.option.model, Autoscaler(kind="fixed"))
         if found.deployment.pool in apart:
             if wanted.kind != "fixed":
                 message = (
@@ -98,7 +100,8 @@ def controlled(
         policies[key] = Fixed(_within(wanted, found))
         if wanted.kind != "fixed":
             rate, offered = _rated_per_s(found), _offered(found, servers, load)
-            policies[key] = _policy(wanted, found, rate, offered, traces)
+            settings[key] = _settled(plan, wanted, found, rate, traces)
+            policies[key] = _policy(settings[key], rate, offered)
             if not found.need.model.traffic:
                 continue  # what users of pipelines ask for depends on how fast they are answered
             limit = bounds(offered, rate, gpus_of(found.option))
@@ -116,7 +119,8 @@ def controlled(
     )
     pools, struck = faulty(plan, pools, faults, load)
     made = cluster.Cluster(pools, deployments, struck, load.seed, rollouts)
-    return Controlled(made, slots, tuple(found_bounds), tuple(pool for pool in plan.pools if pool.name in apart))
+    stays = tuple(pool for pool in plan.pools if pool.name in apart)
+    return Controlled(made, slots, tuple(found_bounds), stays, settings)
 
 
 def _slots(replicas: int) -> int:
@@ -232,64 +236,52 @@ def _rated_per_s(found: Server) -> float:
     return rate.value
 
 
-def _policy(wanted: Autoscaler, found: Server, rate: float, offered: Demand, traces: Mapping[str, Trace]) -> Policy:
+def _settled(plan: Plan, wanted: Autoscaler, found: Server, rate: float, traces: Mapping[str, Trace]) -> Autoscaler:
+    """Its settings as numbers. Raises BadInputError for what contradicts itself or could never wake up."""
     least = found.deployment.replicas.min if wanted.min is None else wanted.min
     most = wanted.max or max(_headroom(found.replicas), least)
     if least > most:
         raise BadInputError(Diagnostic("RS0501", f"{found.deployment.id}: at least {least} replicas, at most {most}"))
-    if wanted.kind == "perfect" and not found.need.model.traffic:
-        hint = "kind: hpa follows what comes"
-        raise BadInputError(Diagnostic("RS0502", "perfect knows only traffic of the model's own", hint=hint))
     if wanted.kind == "perfect":
-        return Perfect(offered, rate, least, most)
+        if not found.need.model.traffic:
+            hint = "kind: hpa follows what comes"
+            raise BadInputError(Diagnostic("RS0502", "perfect knows only traffic of the model's own", hint=hint))
+        return wanted.model_copy(update={"min": least, "max": most})
+    if wanted.kind == "keda" and wanted.signal == "kv_use":
+        raise BadInputError(Diagnostic("RS0502", "KEDA has External metrics only; kv_use is one per replica"))
     if least == 0:
         asleep = sleeps_for_ever(wanted.kind, wanted.signal, holds=found.need.model.holds_requests)
         if asleep is not None:
             raise BadInputError(Diagnostic("RS0502", f"{found.deployment.id}: {asleep[0]}", hint=asleep[1]))
-    target = wanted.target or _least_target(
-        wanted.signal, wanted.share * _rated_signal(wanted.signal, found, rate, traces)
-    )
-    kind = "Pods" if wanted.signal == "kv_use" else "External"
-    metric = Metric(wanted.signal, kind, target)  # type: ignore[arg-type]
-    signals: dict[str, Signal] = {wanted.signal: wanted.signal}
-    behavior = Behavior(up=ScalingRules(round(wanted.up_window)), down=ScalingRules(round(wanted.down_window)))
+    cold_s = cold_start(_start(plan, found)).typical().total_s
+    return settled(wanted, least, most, cold_s, lambda: knee(found.need, found.option, least, rate, traces))
+
+
+def _policy(settings: Autoscaler, rate: float, offered: Demand) -> Policy:
+    """What decides with these settings."""
+    least, most = settings.min or 0, settings.max or 1
+    if settings.kind == "perfect":
+        return Perfect(offered, rate, least, most)
+    signal: Signal = settings.signal or "in_flight"
+    metric = Metric(signal, "Pods" if signal == "kv_use" else "External", settings.target or 1.0)
+    signals: dict[str, Signal] = {signal: signal}
+    up, down = settings.up_window or 0.0, settings.down_window or 0.0
+    behavior = Behavior(up=ScalingRules(round(up)), down=ScalingRules(round(down)))
     policy: Policy
-    if wanted.kind == "keda":
-        if kind == "Pods":
-            raise BadInputError(Diagnostic("RS0502", "KEDA has External metrics only; kv_use is one per replica"))
+    if settings.kind == "keda":
         scaled = ScaledObject(
-            (Trigger(metric),), least, most, polling_interval_s=wanted.polling, cooldown_s=wanted.cooldown,
+            (Trigger(metric),), least, most, polling_interval_s=settings.polling, cooldown_s=settings.cooldown,
             behavior=behavior,
         )  # fmt: skip
         policy = Keda(scaled, signals)
     else:
         policy = Hpa(HpaSpec(most, (metric,), least, behavior), signals)
-    return Lagged(policy, wanted.lag) if wanted.lag else policy
+    return Lagged(policy, settings.lag) if settings.lag else policy
 
 
 def _headroom(replicas: int) -> int:
     """Where no `max` is given: half more than planned, at least one more."""
     return max(replicas + 1, math.ceil(1.5 * replicas))
-
-
-def _rated_signal(signal: str, found: Server, rate: float, traces: Mapping[str, Trace]) -> float:
-    """What one replica shows at its rated load, simulated alone; one request where nothing should wait."""
-    if signal == "offered_per_s":
-        return rate
-    if signal in {"held", "waiting"}:
-        return 1.0
-    need = found.need
-    horizon_s = max(RATED_REQUESTS / rate, least_horizon_s(need))
-    alone = server(found.option, "one", 1, 1.0)
-    result = simulate(rating_scenario(need, alone, horizon_s, traces, rate))
-    if signal == "kv_use":
-        return result.replicas[0].kv_use_mean
-    return sum(c.requests_per_s * c.e2e_ms.mean / 1e3 for c in result.per_class if c.e2e_ms)
-
-
-def _least_target(signal: str, target: float) -> float:
-    """Three digits, as a manifest would have it; above zero."""
-    return max(float(f"{target:.3g}"), 0.01 if signal == "kv_use" else 0.1)
 
 
 def _most(policy: Policy, planned: int) -> int:

@@ -17,6 +17,7 @@ from rightslice.app.network import near_first, network_notes, placed
 from rightslice.app.planning import architectures_of, traces_of
 from rightslice.app.recordings import recorded_s, repeats
 from rightslice.app.rolling import parse_rollout
+from rightslice.app.scaling import as_tuned, settings_notes
 from rightslice.app.scenarios import Load, Slowdown, draw_day, draw_loads, scenarios, server, share_groups
 from rightslice.catalogue.accelerators import device, resolve_device
 from rightslice.catalogue.disruptions import max_run_s
@@ -106,7 +107,7 @@ def simulate_plan(path: Path, what_if: WhatIf) -> Replay:
     _refuse_split(asked, what_if)
     horizon_s = what_if.horizon_s or (recorded_s(asked.workload, asked.traces) if what_if.trace else None)
     if asked.autoscalers or what_if.faults or what_if.rollout or _ends(asked.plan, horizon_s):
-        found = with_control(asked, asked.autoscalers, what_if, day_of(asked, horizon_s))
+        found = with_control(asked, as_tuned(asked.plan, asked.autoscalers), what_if, day_of(asked, horizon_s))
     else:
         found = _as_planned(asked, horizon_s)
     return replace(found, asked=what_if.given)
@@ -228,6 +229,7 @@ def with_control(
         horizon_s = max(load.horizon_s, population.duration_s if population else 0.0)
         one = replace(load, horizon_s=horizon_s, populations=(population,) if population else ())
         made = controlled(plan, servers, autoscalers, faults, one, asked.traces, rollout)
+        notes += settings_notes(plan, made.settings)
         built = tuple(
             _built(key, found, made.slots, slowdown(found.option))
             for key, found in servers.items()

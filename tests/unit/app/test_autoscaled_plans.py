@@ -95,5 +95,5 @@ def test_a_gateway_that_holds_requests_lets_a_model_go_to_zero() -> None:
 
 def test_a_bare_kind_and_a_mapping_say_the_same() -> None:
     short = parse_workload(WORKLOAD.replace("SCALING", "hpa"), file="w").workload
-    long = parse_workload(WORKLOAD.replace("SCALING", "{kind: hpa, down_window: 5m}"), file="w").workload
+    long = parse_workload(WORKLOAD.replace("SCALING", "{kind: hpa, share: 0.8}"), file="w").workload
     assert short.models[0].autoscaling == long.models[0].autoscaling

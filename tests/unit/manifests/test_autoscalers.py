@@ -72,7 +72,9 @@ def test_a_gateway_that_holds_requests_wakes_a_deployment_without_pods() -> None
     query = trigger["metadata"]["query"]
     assert found["spec"]["minReplicaCount"] == 0
     assert trigger["metadata"]["activationThreshold"] == "0"
-    assert 'sum(llm_d_epp_flow_control_queue_size{namespace="voice-assistant",inference_pool="llm"}) or vector(0)' in query
+    assert (
+        'sum(llm_d_epp_flow_control_queue_size{namespace="voice-assistant",inference_pool="llm"}) or vector(0)' in query
+    )
     assert query.count(" or vector(0))") == 3  # series of engines that are not there make no sum empty
     page = render(gated(scaled("keda", least=0)))["README.md"]
     assert "- `llm`: pods with `app.kubernetes.io/name=llm,rightslice/role=unified`, port 8000." in page
