@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from rightslice.app.faults import ZONES, faulty
+from rightslice.app.faults import ZONES, crashes_shared, faulty
 from rightslice.app.rolling import AskedRollout, rollout_of
 from rightslice.app.scaling import knee, settled
 from rightslice.app.scenarios import Load
@@ -83,6 +83,8 @@ def controlled(
     RS0502.
     """
     devices = {pool.name: _devices(plan, pool) for pool in plan.pools}
+    if crashes_shared(faults):
+        devices |= {pool.name: _by_mps(pool, servers) for pool in plan.pools if pool.sharing == "mps"}
     resources = {name: None if found is None else _total(found) for name, found in devices.items()}
     apart = {found.deployment.pool for found in servers.values() if not _movable(found, resources)}
     policies: dict[str, Policy] = {}
@@ -90,12 +92,10 @@ def controlled(
     found_bounds = []
     for key, found in servers.items():
         wanted = autoscalers.get(key) or autoscalers.get(found.option.model, Autoscaler(kind="fixed"))
+        if wanted.kind != "fixed" and (found.deployment.pool in apart or found.option.share):
+            message = f"{key} is not scaled here: its nodes share GPUs, are cut differently, or a replica spans several"
+            raise BadInputError(Diagnostic("RS0502", message))
         if found.deployment.pool in apart:
-            if wanted.kind != "fixed":
-                message = (
-                    f"{key} is not scaled here: its nodes share GPUs, are cut differently, or a replica spans several"
-                )
-                raise BadInputError(Diagnostic("RS0502", message))
             continue
         policies[key] = Fixed(_within(wanted, found))
         if wanted.kind != "fixed":
@@ -169,6 +169,7 @@ def _scaled(plan: Plan, found: Server, policy: Policy) -> cluster.Scaled:
         engines=found.option.engines,
         grace_s=float(stop.pre_stop_s + drains_s),
         pre_stop_s=float(stop.pre_stop_s),
+        mps=pool.sharing == "mps",
     )
 
 
@@ -199,6 +200,24 @@ def _devices(plan: Plan, pool: Pool) -> tuple[Mapping[str, int], ...] | None:
     return tuple(found[0]) if found and all(_total(node) == _total(found[0]) for node in found) else None
 
 
+def _by_mps(pool: Pool, servers: Mapping[str, Server]) -> tuple[Mapping[str, int], ...] | None:
+    """A place for each model on every GPU, where all GPUs are shared by the same models with one replica of each.
+
+    The i-th replica of each is on GPU i then, here as in the groups that slow each other down.
+    """
+    mine = [found for found in servers.values() if found.deployment.pool == pool.name]
+    models = [found.option.model for found in mine]
+    labels = {found.option.share.label for found in mine if found.option.share}
+    alone = all(found.option.share and found.option.share.each == 1 for found in mine)
+    if not alone or len(labels) != 1 or len(set(models)) < len(models):
+        return None
+    return ({_place(model): 1 for model in models},) * pool.gpus_per_node
+
+
+def _place(model: str) -> str:
+    return f"mps/{model}"
+
+
 def _total(devices: Sequence[Mapping[str, int]]) -> dict[str, int]:
     """Resources of a node."""
     total: dict[str, int] = {}
@@ -213,6 +232,8 @@ def _slice(partition: str) -> str:
 
 
 def _asks(option: Option) -> tuple[str, int]:
+    if option.share:
+        return _place(option.model), 1
     return (GPU, option.gpus) if option.partition == WHOLE else (_slice(option.partition), 1)
 
 
@@ -332,7 +353,7 @@ def _pool(pool: Pool, devices: Sequence[Mapping[str, int]], mine: Sequence[clust
         owned=pool.provider == ON_PREMISES,
         notice=spot_notice(pool.platform),
         devices=tuple(devices),
-        repartition_s=None if GPU in capacity else _repartition_s(pool.platform),
+        repartition_s=_repartition_s(pool.platform) if pool.sharing == "mig" else None,
     )
 
 
