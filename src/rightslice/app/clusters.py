@@ -102,7 +102,7 @@ def controlled(
             rate, offered = _rated_per_s(found), _offered(found, servers, load)
             settings[key] = _settled(plan, wanted, found, rate, traces)
             policies[key] = _policy(settings[key], rate, offered)
-            if not found.need.model.traffic:
+            if not found.need.model.traffic or found.deployment.role != "unified":
                 continue  # what users of pipelines ask for depends on how fast they are answered
             limit = bounds(offered, rate, gpus_of(found.option))
             found_bounds.append(GpuHourBounds(key, limit.fluid, limit.perfect, limit.peak, limit.peak_replicas))
@@ -152,14 +152,15 @@ def _within(wanted: Autoscaler, found: Server) -> int:
 def _scaled(plan: Plan, found: Server, policy: Policy) -> cluster.Scaled:
     """The deployment with the start of its replicas, and the end that its manifest grants them."""
     resource, count = _asks(found.option)
-    model = next(model for model in plan.models if model.name == found.option.model)
+    name, role = found.option.model, found.deployment.role
+    model = next(model for model in plan.models if model.name == name)
     pool = plan.pool(found.deployment.pool)
     granted_s = platforms()[pool.platform].spot_grace_s if pool.purchase.capacity == "spot" else None
     stop = shutdown(model.expected.e2e_ms, granted_s)
     drains_s = 0 if _aborts(found.deployment) else stop.drain_s
     return cluster.Scaled(
         deployment=found.deployment.id,
-        model=found.option.model,
+        model=f"{name}/decode" if role == "decode" else name,
         pool=found.deployment.pool,
         resource=resource,
         count=count,
@@ -170,6 +171,7 @@ def _scaled(plan: Plan, found: Server, policy: Policy) -> cluster.Scaled:
         grace_s=float(stop.pre_stop_s + drains_s),
         pre_stop_s=float(stop.pre_stop_s),
         mps=pool.sharing == "mps",
+        link=f"{found.deployment.id.removesuffix('/prefill')}/link" if role == "prefill" else "",
     )
 
 
@@ -263,6 +265,9 @@ def _settled(plan: Plan, wanted: Autoscaler, found: Server, rate: float, traces:
     most = wanted.max or max(_headroom(found.replicas), least)
     if least > most:
         raise BadInputError(Diagnostic("RS0501", f"{found.deployment.id}: at least {least} replicas, at most {most}"))
+    if found.deployment.role != "unified" and (wanted.kind == "perfect" or wanted.target is None):
+        message = f"{found.deployment.id}: what a replica of a split model carries is not in the plan"
+        raise BadInputError(Diagnostic("RS0502", message, hint="state the target: {kind: hpa, target: 8}"))
     if wanted.kind == "perfect":
         if not found.need.model.traffic:
             hint = "kind: hpa follows what comes"
