@@ -9,13 +9,13 @@ from typing import Final
 
 import numpy as np
 
+from rightslice.app.devices import asks, by_mps, devices_of, total
 from rightslice.app.faults import ZONES, crashes_shared, faulty
 from rightslice.app.rolling import AskedRollout, rollout_of
 from rightslice.app.scaling import knee, settled
 from rightslice.app.scenarios import Load
 from rightslice.catalogue.disruptions import Provisioner, provisioners
 from rightslice.catalogue.engines import engines
-from rightslice.catalogue.hardware import ON_ONE_GPU, WHOLE
 from rightslice.catalogue.mig import share_of_gpu
 from rightslice.catalogue.platforms import platforms
 from rightslice.core.errors import BadInputError, Diagnostic
@@ -39,7 +39,6 @@ from rightslice.simulation.scenario import OpenClass
 from rightslice.spec.autoscaler import Autoscaler, sleeps_for_ever
 from rightslice.traffic.traces import Trace
 
-GPU: Final = "nvidia.com/gpu"
 SPARE_SLOTS: Final = 2
 
 
@@ -82,10 +81,10 @@ def controlled(
     nodes or gets no requests, its nodes are cut differently, or its GPUs are shared. Raises BadInputError RS0501 or
     RS0502.
     """
-    devices = {pool.name: _devices(plan, pool) for pool in plan.pools}
+    devices = {pool.name: devices_of(plan, pool) for pool in plan.pools}
     if crashes_shared(faults):
-        devices |= {pool.name: _by_mps(pool, servers) for pool in plan.pools if pool.sharing == "mps"}
-    resources = {name: None if found is None else _total(found) for name, found in devices.items()}
+        devices |= {pool.name: by_mps(pool, _on(servers, pool)) for pool in plan.pools if pool.sharing == "mps"}
+    resources = {name: None if found is None else total(found) for name, found in devices.items()}
     apart = {found.deployment.pool for found in servers.values() if not _movable(found, resources)}
     policies: dict[str, Policy] = {}
     settings: dict[str, Autoscaler] = {}
@@ -123,6 +122,10 @@ def controlled(
     return Controlled(made, slots, tuple(found_bounds), stays, settings)
 
 
+def _on(servers: Mapping[str, Server], pool: Pool) -> list[Option]:
+    return [found.option for found in servers.values() if found.deployment.pool == pool.name]
+
+
 def _slots(replicas: int) -> int:
     """Replicas that drain stand beside those that take their place."""
     return replicas + max(SPARE_SLOTS, math.ceil(replicas / 2))
@@ -130,7 +133,7 @@ def _slots(replicas: int) -> int:
 
 def _movable(found: Server, resources: Mapping[str, Mapping[str, int] | None]) -> bool:
     capacity = resources[found.deployment.pool]
-    resource, count = _asks(found.option)
+    resource, count = asks(found.option)
     return found.option.costs is not None and capacity is not None and capacity.get(resource, 0) >= count
 
 
@@ -151,7 +154,7 @@ def _within(wanted: Autoscaler, found: Server) -> int:
 
 def _scaled(plan: Plan, found: Server, policy: Policy) -> cluster.Scaled:
     """The deployment with the start of its replicas, and the end that its manifest grants them."""
-    resource, count = _asks(found.option)
+    resource, count = asks(found.option)
     name, role = found.option.model, found.deployment.role
     model = next(model for model in plan.models if model.name == name)
     pool = plan.pool(found.deployment.pool)
@@ -184,59 +187,6 @@ def _aborts(deployment: Deployment) -> bool:
         return not facts.drain_flag(deployment.engine.version)
     except KeyError:
         return False
-
-
-def _devices(plan: Plan, pool: Pool) -> tuple[Mapping[str, int], ...] | None:
-    """What each GPU of one node offers, where all nodes of the pool are cut alike and nobody shares a GPU."""
-    if pool.sharing in ON_ONE_GPU:
-        return None
-    if not any(layout.profiles for layout in pool.layouts):
-        return ({GPU: 1},) * pool.gpus_per_node
-    nodes: dict[int, list[dict[str, int]]] = {}
-    for placement in plan.placements:
-        if placement.pool == pool.name:
-            slices = [slot.partition for slot in placement.slots if slot.partition != WHOLE]
-            offered = {_slice(partition): slices.count(partition) for partition in slices} or {GPU: 1}
-            nodes.setdefault(placement.node, []).append(offered)
-    found = list(nodes.values())
-    return tuple(found[0]) if found and all(_total(node) == _total(found[0]) for node in found) else None
-
-
-def _by_mps(pool: Pool, servers: Mapping[str, Server]) -> tuple[Mapping[str, int], ...] | None:
-    """A place for each model on every GPU, where all GPUs are shared by the same models with one replica of each.
-
-    The i-th replica of each is on GPU i then, here as in the groups that slow each other down.
-    """
-    mine = [found for found in servers.values() if found.deployment.pool == pool.name]
-    models = [found.option.model for found in mine]
-    labels = {found.option.share.label for found in mine if found.option.share}
-    alone = all(found.option.share and found.option.share.each == 1 for found in mine)
-    if not alone or len(labels) != 1 or len(set(models)) < len(models):
-        return None
-    return ({_place(model): 1 for model in models},) * pool.gpus_per_node
-
-
-def _place(model: str) -> str:
-    return f"mps/{model}"
-
-
-def _total(devices: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Resources of a node."""
-    total: dict[str, int] = {}
-    for offered in devices:
-        for name, count in offered.items():
-            total[name] = total.get(name, 0) + count
-    return total
-
-
-def _slice(partition: str) -> str:
-    return f"nvidia.com/mig-{partition}"
-
-
-def _asks(option: Option) -> tuple[str, int]:
-    if option.share:
-        return _place(option.model), 1
-    return (GPU, option.gpus) if option.partition == WHOLE else (_slice(option.partition), 1)
 
 
 def gpus_of(option: Option) -> float:
@@ -333,7 +283,7 @@ def _start(plan: Plan, found: Server) -> StartRequest:
 
 def _pool(pool: Pool, devices: Sequence[Mapping[str, int]], mine: Sequence[cluster.Scaled], surge: int) -> cluster.Pool:
     """As many nodes at most as all deployments at their largest need; no more than planned on machines of one's own."""
-    capacity = _total(devices)
+    capacity = total(devices)
     most = pool.nodes
     if pool.provider != ON_PREMISES:
         shares = [(_most(d.policy, d.replicas) + surge) * d.count / max(1, capacity.get(d.resource, 1)) for d in mine]
