@@ -61,7 +61,7 @@ def adds_up(record: dict[str, Any], rows: list[dict[str, str]]) -> bool:
         name: sum(int(row[name] or 0) for row in rows) for name in ("offered", "completed", "failed", "lost", "shed")
     }
     assert sums["offered"] == record["requests"]
-    assert sums["completed"] == record["completed"]
+    assert sums["completed"] == record["answered"]
     assert sums["failed"] == record["failed"] == sum(record["failed_why"].values())
     assert sums["lost"] == record["lost"]
     assert sums["shed"] == record["shed"] == sum(found["shed"] for found in record["per_model"])

@@ -10,19 +10,19 @@ from typing import Final
 import numpy as np
 
 from rightslice.app.faults import ZONES, faulty
+from rightslice.app.horizons import least_horizon_s
+from rightslice.app.replicas import Server, gpus_of, standing_pools
 from rightslice.app.rolling import AskedRollout, rollout_of
-from rightslice.app.scenarios import Load, least_horizon_s, rating_scenario, server
+from rightslice.app.scenarios import Load, rating_scenario, server
 from rightslice.catalogue.disruptions import Provisioner, provisioners
 from rightslice.catalogue.engines import engines
 from rightslice.catalogue.hardware import ON_ONE_GPU, WHOLE
-from rightslice.catalogue.mig import share_of_gpu
 from rightslice.catalogue.platforms import platforms
 from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.core.plan import Deployment, Plan, Pool
 from rightslice.core.replay import GpuHourBounds
 from rightslice.core.spread import Spread
 from rightslice.manifests.timing import shutdown
-from rightslice.optimization.needs import Need
 from rightslice.optimization.options import Option
 from rightslice.procurement.refusals import ON_PREMISES
 from rightslice.simulation import cluster_spec as cluster
@@ -45,16 +45,6 @@ SPARE_SLOTS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
-    """One deployment as it is simulated."""
-
-    deployment: Deployment
-    replicas: int
-    option: Option
-    need: Need
-
-
-@dataclass(frozen=True, slots=True)
 class Controlled:
     """A cluster, the most replicas that each of its deployments may have at one time, and what bounds their hours.
 
@@ -64,7 +54,7 @@ class Controlled:
     cluster: cluster.Cluster
     slots: Mapping[str, int]
     bounds: tuple[GpuHourBounds, ...]
-    apart: tuple[Pool, ...]
+    apart: tuple[str, ...]
 
 
 def controlled(
@@ -81,7 +71,8 @@ def controlled(
     A pool stays apart with all that runs on it where a deployment spans several of its nodes or gets no requests, its
     nodes are cut differently, or its GPUs are shared. Raises BadInputError RS0501 or RS0502.
     """
-    devices = {pool.name: _devices(plan, pool) for pool in plan.pools}
+    standing = standing_pools(plan, servers)
+    devices = {pool.name: _devices(plan, pool) for pool in standing}
     resources = {name: None if found is None else _total(found) for name, found in devices.items()}
     apart = {found.deployment.pool for found in servers.values() if not _movable(found, resources)}
     policies: dict[str, Policy] = {}
@@ -111,12 +102,12 @@ def controlled(
     slots = {d.deployment: _slots(_most(d.policy, d.replicas) + surge) * d.engines for d in deployments}
     pools = tuple(
         _pool(pool, devices[pool.name] or (), [d for d in deployments if d.pool == pool.name], surge)
-        for pool in plan.pools
+        for pool in standing
         if pool.name not in apart
     )
     pools, struck = faulty(plan, pools, faults, load)
     made = cluster.Cluster(pools, deployments, struck, load.seed, rollouts)
-    return Controlled(made, slots, tuple(found_bounds), tuple(pool for pool in plan.pools if pool.name in apart))
+    return Controlled(made, slots, tuple(found_bounds), tuple(pool.name for pool in standing if pool.name in apart))
 
 
 def _slots(replicas: int) -> int:
@@ -210,13 +201,6 @@ def _slice(partition: str) -> str:
 
 def _asks(option: Option) -> tuple[str, int]:
     return (GPU, option.gpus) if option.partition == WHOLE else (_slice(option.partition), 1)
-
-
-def gpus_of(option: Option) -> float:
-    """GPUs of one replica; a slice, or a place on a shared GPU, is its share of one."""
-    if option.share:
-        return 1.0 / option.share.slots
-    return option.gpus * share_of_gpu(option.accelerator, option.partition)
 
 
 def _arrivals_s(classes: Sequence[OpenClass], model: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

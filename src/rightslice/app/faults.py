@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from rightslice.app.horizons import check_instant
 from rightslice.app.scenarios import Load
 from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.core.options import quantity_of
 from rightslice.core.plan import Plan
-from rightslice.core.quantities import format_seconds, parse_rate, parse_seconds
+from rightslice.core.quantities import parse_rate, parse_seconds
 from rightslice.core.rng import generator
 from rightslice.simulation.cluster_spec import Pool
 from rightslice.simulation.control.faults import (
@@ -80,9 +81,7 @@ def _failing(pool: Pool, kind: str, rate: str | None) -> Pool:
 
 def _time_s(text: str, at: str, load: Load) -> float:
     at_s = quantity_of("--fault", parse_seconds, at)
-    if not 0.0 <= at_s < load.horizon_s:
-        message = f"--fault {text}: the run lasts from 0 to {format_seconds(load.horizon_s)}"
-        raise BadInputError(Diagnostic("RS0501", message))
+    check_instant(f"--fault {text}", at_s, load.horizon_s, load.users)
     return at_s
 
 
