@@ -15,8 +15,9 @@ from rightslice.app.clusters import Controlled, controlled
 from rightslice.app.judge import at_quantile
 from rightslice.app.planning import PlanOutcome, plan_workload
 from rightslice.app.scenarios import Load
-from rightslice.app.simulating import Asked, WhatIf, asked_of, day_of, with_control
+from rightslice.app.simulating import Asked, asked_of, day_of, with_control
 from rightslice.app.tuning import Autoscalers, Tried, tuned
+from rightslice.app.what_if import WhatIf
 from rightslice.core.errors import BadInputError
 from rightslice.core.plan import Autoscaling, Deployment, Plan, PlanWarning, Replicas, ScaledDay
 from rightslice.core.replay import Replay, worst_objective

@@ -9,21 +9,21 @@ from typing import Final
 
 import numpy as np
 
+from rightslice.app.day import expected_demand
 from rightslice.app.devices import asks, by_mps, devices_of, total
 from rightslice.app.faults import ZONES, crashes_shared, faulty
+from rightslice.app.replicas import Server, gpus_of, standing_pools
 from rightslice.app.rolling import AskedRollout, rollout_of
 from rightslice.app.scaling import knee, settled
 from rightslice.app.scenarios import Load
 from rightslice.catalogue.disruptions import Provisioner, provisioners
 from rightslice.catalogue.engines import engines
-from rightslice.catalogue.mig import share_of_gpu
 from rightslice.catalogue.platforms import platforms
 from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.core.plan import Deployment, Plan, Pool
 from rightslice.core.replay import GpuHourBounds
 from rightslice.core.spread import Spread
 from rightslice.manifests.timing import shutdown
-from rightslice.optimization.needs import Need
 from rightslice.optimization.options import Option
 from rightslice.procurement.refusals import ON_PREMISES
 from rightslice.simulation import cluster_spec as cluster
@@ -43,16 +43,6 @@ SPARE_SLOTS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
-    """One deployment as it is simulated."""
-
-    deployment: Deployment
-    replicas: int
-    option: Option
-    need: Need
-
-
-@dataclass(frozen=True, slots=True)
 class Controlled:
     """A cluster, the most replicas that each of its deployments may have at one time, and what bounds their hours.
 
@@ -62,7 +52,7 @@ class Controlled:
     cluster: cluster.Cluster
     slots: Mapping[str, int]
     bounds: tuple[GpuHourBounds, ...]
-    apart: tuple[Pool, ...]
+    apart: tuple[str, ...]
     settings: Mapping[str, Autoscaler]
 
 
@@ -81,9 +71,10 @@ def controlled(
     nodes or gets no requests, its nodes are cut differently, or its GPUs are shared. Raises BadInputError RS0501 or
     RS0502.
     """
-    devices = {pool.name: devices_of(plan, pool) for pool in plan.pools}
+    standing = standing_pools(plan, servers)
+    devices = {pool.name: devices_of(plan, pool) for pool in standing}
     if crashes_shared(faults):
-        devices |= {pool.name: by_mps(pool, _on(servers, pool)) for pool in plan.pools if pool.sharing == "mps"}
+        devices |= {pool.name: by_mps(pool, _on(servers, pool)) for pool in standing if pool.sharing == "mps"}
     resources = {name: None if found is None else total(found) for name, found in devices.items()}
     apart = {found.deployment.pool for found in servers.values() if not _movable(found, resources)}
     policies: dict[str, Policy] = {}
@@ -103,7 +94,7 @@ def controlled(
             policies[key] = _policy(settings[key], rate, offered)
             if not found.need.model.traffic or found.deployment.role != "unified":
                 continue  # what users of pipelines ask for depends on how fast they are answered
-            limit = bounds(offered, rate, gpus_of(found.option))
+            limit = bounds(_expected(found, servers, load, traces), rate, gpus_of(found.option))
             found_bounds.append(GpuHourBounds(key, limit.fluid, limit.perfect, limit.peak, limit.peak_replicas))
     deployments = tuple(_scaled(plan, servers[key], policy) for key, policy in policies.items())
     rollouts: dict[str, Rollout] = {}
@@ -113,12 +104,12 @@ def controlled(
     slots = {d.deployment: _slots(_most(d.policy, d.replicas) + surge) * d.engines for d in deployments}
     pools = tuple(
         _pool(pool, devices[pool.name] or (), [d for d in deployments if d.pool == pool.name], surge)
-        for pool in plan.pools
+        for pool in standing
         if pool.name not in apart
     )
     pools, struck = faulty(plan, pools, faults, load)
     made = cluster.Cluster(pools, deployments, struck, load.seed, rollouts)
-    stays = tuple(pool for pool in plan.pools if pool.name in apart)
+    stays = tuple(pool.name for pool in standing if pool.name in apart)
     return Controlled(made, slots, tuple(found_bounds), stays, settings)
 
 
@@ -138,10 +129,21 @@ def _movable(found: Server, resources: Mapping[str, Mapping[str, int] | None]) -
 
 
 def _offered(found: Server, servers: Mapping[str, Server], load: Load) -> Demand:
-    """The deployment's share of what comes for its model, by replicas."""
+    """The deployment's share of what comes for its model."""
     offered = demand(_arrivals_s(load.classes, found.option.model), load.horizon_s)
-    share = found.replicas / max(1, sum(s.replicas for s in servers.values() if s.need is found.need))
-    return Demand(offered.width_s, np.ceil(offered.requests * share).astype(np.int64))
+    return Demand(offered.width_s, np.ceil(offered.requests * _share(found, servers)).astype(np.int64))
+
+
+def _expected(found: Server, servers: Mapping[str, Server], load: Load, traces: Mapping[str, Trace]) -> Demand:
+    """The same as a plan expects it of a day; recorded traffic as it was recorded."""
+    if any(traffic.trace is not None for traffic in found.need.model.traffic):
+        return _offered(found, servers, load)
+    return expected_demand(found.need, traces, load.horizon_s, _share(found, servers))
+
+
+def _share(found: Server, servers: Mapping[str, Server]) -> float:
+    """The deployment's part of its model's traffic, by replicas."""
+    return found.replicas / max(1, sum(s.replicas for s in servers.values() if s.need is found.need))
 
 
 def _within(wanted: Autoscaler, found: Server) -> int:
@@ -187,13 +189,6 @@ def _aborts(deployment: Deployment) -> bool:
         return not facts.drain_flag(deployment.engine.version)
     except KeyError:
         return False
-
-
-def gpus_of(option: Option) -> float:
-    """GPUs of one replica; a slice, or a place on a shared GPU, is its share of one."""
-    if option.share:
-        return 1.0 / option.share.slots
-    return option.gpus * share_of_gpu(option.accelerator, option.partition)
 
 
 def _arrivals_s(classes: Sequence[OpenClass], model: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

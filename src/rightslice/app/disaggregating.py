@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rightslice.app.clusters import Server
+from rightslice.app.replicas import Server
 from rightslice.catalogue.machines import machines
 from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.core.plan import Pool

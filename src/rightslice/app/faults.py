@@ -6,17 +6,17 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from rightslice.app.horizons import check_instant
 from rightslice.app.scenarios import Load
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 from rightslice.core.options import quantity_of
 from rightslice.core.plan import Plan
-from rightslice.core.quantities import format_seconds, parse_rate, parse_seconds
+from rightslice.core.quantities import parse_rate, parse_seconds
 from rightslice.core.rng import generator
 from rightslice.simulation.cluster_spec import Pool
 from rightslice.simulation.control.faults import (
@@ -159,12 +159,7 @@ def _failing(pool: Pool, asked: _Asked) -> Pool:
 def _time_s(asked: _Asked, load: Load) -> float:
     """When it happens; after ten minutes unless stated. Raises BadInputError RS0501 outside the run."""
     at_s = quantity_of(f"--fault {asked.text}", parse_seconds, asked.at or "10m")
-    if not 0.0 <= at_s < load.horizon_s:
-        last_s = math.ceil(load.horizon_s) - 1
-        nearest = "0s" if at_s < 0.0 else f"{last_s}s"
-        message = f"--fault {asked.text}: the run lasts from 0 to {format_seconds(load.horizon_s)}"
-        longer = "" if at_s < 0.0 else ", or a longer --horizon"
-        raise BadInputError(Diagnostic("RS0501", message, hint=f"{asked.text.split('@')[0]}@{nearest}{longer}"))
+    check_instant(f"--fault {asked.text}", at_s, load.horizon_s, load.users)
     return at_s
 
 

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rightslice.app.horizons import least_horizon_s
 from rightslice.app.rating import MOST_TOGETHER, simulated_rate
-from rightslice.app.scenarios import least_horizon_s, rating_scenario, server
+from rightslice.app.scenarios import rating_scenario, server
 from rightslice.core.plan import Autoscaling, Plan
 from rightslice.core.quantities import format_seconds
 from rightslice.optimization.needs import Need

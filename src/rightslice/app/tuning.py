@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from rightslice.app.scenarios import Load
-from rightslice.app.simulating import Asked, WhatIf, day_of, read_asked, with_control
+from rightslice.app.simulating import Asked, day_of, read_asked, with_control
+from rightslice.app.what_if import WhatIf
 from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.core.replay import Setting, Trial, Tuning, worst_objective
 from rightslice.spec.autoscaler import Autoscaler

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from rightslice.catalogue.disruptions import Provisioner
@@ -96,7 +96,8 @@ class Cluster:
 class ClusterLog:
     """What the control plane did. `node_hours` by pool, request to removal; `timeline` at every policy period.
 
-    `replicas` and `nodes` of each deployment and pool whenever they change.
+    `replicas` and `nodes` of each deployment and pool whenever they change. `dark_s` by model: seconds in which its
+    requests waited and no replica of any of its deployments was ready.
     """
 
     scale_events: tuple[ScaleEvent, ...]
@@ -107,3 +108,4 @@ class ClusterLog:
     rollouts: tuple[RolloutResult, ...] = ()
     replicas: tuple[ReplicaCount, ...] = ()
     nodes: tuple[NodeCount, ...] = ()
+    dark_s: Mapping[str, float] = field(default_factory=dict)

@@ -127,7 +127,6 @@ def _asked(url: str, model: str, sweep: str, rate: str, options: Options, *, fin
         ("output-tokens", options.output_tokens, 1, MAX_TOKENS),
         ("shared-prefix", options.shared_prefix, 0, options.input_tokens),
         ("requests", options.requests if options.requests is not None else 1, 1, MAX_REQUESTS),
-        ("seed", options.seed, 0, 2**63 - 1),
     ):
         if not low <= value <= high:
             wrong.append(Diagnostic("RS0501", f"--{name} {str(value)[:24]} is out of range", hint=f"{low} to {high:,}"))
@@ -138,6 +137,7 @@ def _asked(url: str, model: str, sweep: str, rate: str, options: Options, *, fin
     if wrong:
         raise BadInputError(wrong)
     from rightslice.app.loadtest import Asked  # noqa: PLC0415 - heavy
+    from rightslice.core.rng import checked_seed  # noqa: PLC0415 - heavy
 
     return Asked(
         url=url,
@@ -159,7 +159,7 @@ def _asked(url: str, model: str, sweep: str, rate: str, options: Options, *, fin
         token_env=options.api_key_env,
         verify_tls=not options.insecure,
         check_client=options.self_check,
-        seed=options.seed,
+        seed=checked_seed(options.seed),
     )
 
 

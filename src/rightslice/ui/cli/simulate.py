@@ -55,10 +55,12 @@ class Change:
         str | None,
         Parameter(help="A rolling update of every deployment: 30m, or 30m,surge=1,unavailable=0."),
     ] = None
-    seed: Annotated[int | None, Parameter(help="Seed of the traffic; the plan's by default.")] = None
+    seed: Annotated[int | None, Parameter(help="Seed of the traffic, up to 2^53 - 1; the plan's by default.")] = None
     horizon: Annotated[
         str | None,
-        Parameter(help="How long is simulated: 6h. By default the plan's verification, or the --trace."),
+        Parameter(
+            help="How long is simulated, and users stay: 6h. By default the plan's verification, or the --trace."
+        ),
     ] = None
 
 
@@ -91,8 +93,9 @@ def simulate(
         from rightslice.app.replay_files import check_replay_folder  # noqa: PLC0415 - heavy
 
         check_replay_folder(output, tune=tune)
-    from rightslice.app.simulating import WhatIf, simulate_plan  # noqa: PLC0415 - heavy
+    from rightslice.app.simulating import simulate_plan  # noqa: PLC0415 - heavy
     from rightslice.app.tuning import tune_plan  # noqa: PLC0415 - heavy
+    from rightslice.app.what_if import WhatIf  # noqa: PLC0415 - heavy
 
     what_if = WhatIf(
         trace=change.trace,
