@@ -200,7 +200,8 @@ def test_a_lost_zone_is_told_and_no_request_vanishes(day: Path, simulated: Answe
 
 def test_keda_takes_an_idle_model_to_zero(day: Path, simulated: Answer) -> None:
     change = "models.llm.autoscaler={kind: keda, signal: in_flight, target: 4, min: 0, max: 3, cooldown: 60s}"
-    _, found = simulated(day, "--set", change, "--set", "models.llm.traffic.rate=2/h", "--horizon", "6h")
+    gate = ("--set", "models.llm.gateway.flow_control=true")
+    _, found = simulated(day, "--set", change, *gate, "--set", "models.llm.traffic.rate=2/h", "--horizon", "6h")
     assert 0 in {event["to"] for event in found["scale_events"]}
     assert found["completed"] >= 1
     assert found["per_model"][0]["ttft_ms"]["p50"] > 60_000  # a request that finds nothing waits for a cold start
@@ -225,6 +226,8 @@ def test_tuning_orders_settings_by_cost(day: Path, capfdbinary: pytest.CaptureFi
         (["--autoscaler", "{kind: hpa, sginal: held}"], "RS0501"),
         (["--autoscaler", "{kind: hpa, min: 0}"], "RS0502"),
         (["--autoscaler", "{kind: keda, signal: kv_use}"], "RS0502"),
+        (["--autoscaler", "{kind: keda, min: 0}"], "RS0502"),
+        (["--autoscaler", "{kind: keda, min: 0, signal: running}"], "RS0502"),
         (["--fault", "meteor"], "RS0501"),
         (["--fault", "zone@soon"], "RS0501"),
         (["--fault", "spot"], "RS0502"),
@@ -232,6 +235,15 @@ def test_tuning_orders_settings_by_cost(day: Path, capfdbinary: pytest.CaptureFi
         (["--fault", "pods"], "RS0502"),
         (["--fault", "repartition@10m"], "RS0502"),
         (["--fault", "gpu@0/d"], "RS0501"),
+        (["--fault", "gpu@-1/d"], "RS0501"),
+        (["--fault", "gpu@-5m"], "RS0501"),
+        (["--fault", "gpu@nan"], "RS0501"),
+        (["--fault", "pods@nan/h"], "RS0501"),
+        (["--fault", "pods@1e300/s"], "RS0501"),
+        (["--fault", "mps@10m"], "RS0502"),
+        (["--fault", "zone:c@10m"], "RS0501"),
+        (["--fault", "gpu:nowhere@10m"], "RS0501"),
+        (["--fault", "zone:@10m"], "RS0501"),
         (["--fault", "gpu@100h", "--horizon", "6h"], "RS0501"),
         (["--rollout", "soon"], "RS0501"),
         (["--rollout", "30m,surge=0,unavailable=0"], "RS0501"),

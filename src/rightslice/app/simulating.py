@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from rightslice.app.clusters import Server, controlled, gpus_of
-from rightslice.app.disaggregating import Split, sizes, split_notes, split_of, split_servers
+from rightslice.app.disaggregating import Split, sizes, split_apart, split_notes, split_of, split_servers
 from rightslice.app.knowledge import known_names
 from rightslice.app.network import near_first, network_notes, placed
 from rightslice.app.planning import architectures_of, traces_of
 from rightslice.app.recordings import recorded_s, repeats
 from rightslice.app.rolling import parse_rollout
+from rightslice.app.scaling import as_tuned, settings_notes
 from rightslice.app.scenarios import Load, Slowdown, draw_day, draw_loads, scenarios, server, share_groups
 from rightslice.catalogue.accelerators import device, resolve_device
 from rightslice.catalogue.disruptions import max_run_s
@@ -103,10 +104,10 @@ def simulate_plan(path: Path, what_if: WhatIf) -> Replay:
     Raises BadInputError: an unreadable or infeasible plan, one without its workload, an option that makes no sense.
     """
     asked = read_asked(path, what_if)
-    _refuse_split(asked, what_if)
+    _refuse_split(asked)
     horizon_s = what_if.horizon_s or (recorded_s(asked.workload, asked.traces) if what_if.trace else None)
     if asked.autoscalers or what_if.faults or what_if.rollout or _ends(asked.plan, horizon_s):
-        found = with_control(asked, asked.autoscalers, what_if, day_of(asked, horizon_s))
+        found = with_control(asked, as_tuned(asked.plan, asked.autoscalers), what_if, day_of(asked, horizon_s))
     else:
         found = _as_planned(asked, horizon_s)
     return replace(found, asked=what_if.given)
@@ -227,7 +228,9 @@ def with_control(
     for population in load.populations or (None,):
         horizon_s = max(load.horizon_s, population.duration_s if population else 0.0)
         one = replace(load, horizon_s=horizon_s, populations=(population,) if population else ())
-        made = controlled(plan, servers, autoscalers, faults, one, asked.traces, rollout)
+        apart = split_apart(servers, asked.splits)
+        made = controlled(plan, apart, autoscalers, faults, one, asked.traces, rollout)
+        notes += settings_notes(plan, made.settings)
         built = tuple(
             _built(key, found, made.slots, slowdown(found.option))
             for key, found in servers.items()
@@ -237,11 +240,13 @@ def with_control(
         one, built = _served(asked, one, built)
         notes += network_notes(asked.workload, one.network)
         counts = {found.deployment: servers[found.deployment].replicas for found in built}
-        (scenario,) = scenarios(one, built, _sharing(servers, counts))
+        sharing = _sharing(servers, counts)
+        (scenario,) = scenarios(one, split_servers(built, asked.splits, made.slots), sharing)
         found, log = watch_cluster(replace(scenario, warmup_s=0.0), made.cluster, fleet)
         cpu_s += time.process_time() - started_s
         watched.append(found)
         logs.append((log, made, horizon_s / 3600.0))
+    notes += split_notes(asked.splits, [found.result for found in watched], ())
     gpu_hours = usd = 0.0
     for log, made, hours in logs:
         for planned in made.apart:
@@ -295,10 +300,7 @@ def _disaggregation(model: str, changes: Mapping[str, str]) -> Disaggregation:
     return parse_disaggregation(changes["disaggregation"], f"--set models.{model}.disaggregation")
 
 
-def _refuse_split(asked: Asked, what_if: WhatIf) -> None:
-    if asked.splits and (asked.autoscalers or what_if.faults or what_if.rollout):
-        message = "--set models.NAME.disaggregation goes with no autoscaler, fault or rollout yet"
-        raise BadInputError(Diagnostic("RS0502", message, hint="leave one of them out"))
+def _refuse_split(asked: Asked) -> None:
     if asked.splits and any(
         split.model in p.stages for split in asked.splits.values() for p in asked.workload.pipelines
     ):

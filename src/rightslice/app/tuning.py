@@ -111,13 +111,7 @@ def _floor(asked: Asked, model: str, deployments: int) -> int:
 def _free(autoscalers: Autoscalers) -> frozenset[str]:
     """What no autoscaler states itself. Who may go to zero keeps its least size."""
     given = frozenset(name for found in autoscalers.values() for name in found.model_fields_set)
-    stated = {
-        "share": {"target", "share"},
-        "least": {"min"},
-        "down_window_s": {"down_window"},
-        "up_window_s": {"up_window"},
-    }
-    return frozenset(name for name, keys in stated.items() if not given & keys)
+    return frozenset(name for name, keys in _STATED_BY.items() if not given & keys)
 
 
 def _start(free: frozenset[str]) -> Setting:
@@ -139,8 +133,8 @@ def _trial(asked: Asked, made: Autoscalers, setting: Setting, what_if: WhatIf, d
         objective=objective,
         achieved=achieved,
         changes=len(replay.scale_events),
-        down_window_s=first.down_window,
-        up_window_s=first.up_window,
+        down_window_s=first.down_window or 0.0,
+        up_window_s=first.up_window or 0.0,
     )
 
 

@@ -113,7 +113,7 @@ class _Loop:
         draining = [(workload, replica) for workload, replica in self.state.replicas() if replica.phase == "draining"]
         seen = self.state.run.look() if draining else None
         for workload, replica in draining:
-            held = seen is not None and any(seen.running[slot] + seen.waiting[slot] for slot in replica.slots)
+            held = seen is not None and self.state.holds(replica, seen)
             if held and replica.ends_s <= now_s:
                 self.disruptions.cut_off(workload, replica)
             elif not held and min(replica.stops_s, replica.ends_s) <= now_s:

@@ -59,7 +59,8 @@ class Scaled:
     replicas are the slots that this deployment may use at one time.
 
     `grace_s`: how long a replica that must go computes on; then its requests are computed again elsewhere. It stays for
-    `pre_stop_s` at least. `mps`: its replicas share their GPUs so, and crash together.
+    `pre_stop_s` at least. `mps`: its replicas share their GPUs so, and crash together. `link`: the stage that sends
+    what they have computed, one for each; it goes with its replica.
     """
 
     deployment: str
@@ -74,6 +75,7 @@ class Scaled:
     grace_s: float = GRACE_S
     pre_stop_s: float = 0.0
     mps: bool = False
+    link: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class Change:
         Parameter(
             negative=(),
             show_default=False,
-            help="What goes wrong; may be repeated: spot, spot@0.1/h, nodes, gpu, gpu@10m, pods@1/d, zone@10m.",
+            help="What goes wrong; may be repeated: spot@0.1/h, nodes, gpu@10m, gpu:POOL@10m, pods@1/d, mps@10m, zone",
         ),
     ] = ()
     rollout: Annotated[
