@@ -10,7 +10,7 @@ from cyclopts import App
 
 from rightslice import __version__
 from rightslice.core.errors import BadInputError, Diagnostic
-from rightslice.ui.cli import accuracy, catalog, documents, plan, predict, simulate, size, trace
+from rightslice.ui.cli import accuracy, catalog, documents, lint, plan, predict, simulate, size, trace
 from rightslice.ui.cli.failures import guarded
 from rightslice.ui.cli.output import open_closed_streams, write_text
 
@@ -19,6 +19,7 @@ QUESTIONS: Final = (
     ("How fast will it be?", "predict"),
     ("What should I deploy, what will it cost?", "plan"),
     ("What would happen if …?", "simulate"),
+    ("Is my YAML right?", "lint"),
     ("How good are its predictions?", "accuracy"),
     ("What hardware, models and engines are known?", "catalog"),
     ("What is my recorded traffic like?", "trace"),
@@ -56,6 +57,7 @@ def build() -> App:
     app.command(predict.predict)
     app.command(plan.plan)
     app.command(simulate.simulate)
+    app.command(lint.lint)
     app.command(accuracy.accuracy)
     app.command(catalog.build())
     app.command(trace.trace)

@@ -1,0 +1,94 @@
+"""NVIDIA NIM by the operator's custom resources."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rightslice.kube.lint.context import Context
+from rightslice.kube.lint.documents import Document
+from rightslice.kube.lint.finding import Hit, rule
+from rightslice.kube.lint.values import Path, Value, dig, entries, fields, shown, text, whole
+
+_PROFILE = re.compile(r"[0-9a-f]{64}")
+
+
+def _services(context: Context) -> Iterator[tuple[Document, Path, Value]]:
+    """NIMService specs, those of pipelines as well."""
+    for document in context.of("NIMService"):
+        yield document, ("spec",), document.get("spec")
+    for document in context.of("NIMPipeline"):
+        for index, service in enumerate(entries(document.get("spec", "services"))):
+            yield document, ("spec", "services", index, "spec"), dig(service, "spec")
+
+
+@rule(
+    "RS6701", "error",
+    title="No authSecret",
+    why="A NIM fetches its manifest and profiles from NGC when it starts; without the operator's authSecret it "
+    "has no key for it.",
+    fix="authSecret: the name of a secret with NGC_API_KEY",
+    evidence=("NVIDIA/k8s-nim-operator: CRD", "field case D24"),
+)  # fmt: skip
+def auth_missing(context: Context) -> Iterator[Hit]:
+    """Unless a cache or a volume holds the profile and the variable is given as well."""
+    for document, path, spec in _services(context):
+        if not text(dig(spec, "authSecret")):
+            yield Hit(document, path, "no authSecret: the image cannot fetch its manifest from NGC")
+
+
+@rule(
+    "RS6702", "error",
+    title="Fixed replicas and an autoscaler in one NIMService",
+    why="The operator's admission rule refuses replicas beside scale.enabled.",
+    fix="leave replicas out",
+    evidence=("NVIDIA/k8s-nim-operator: CEL rule",),
+)  # fmt: skip
+def replicas_and_scale(context: Context) -> Iterator[Hit]:
+    """Also autoscaling beside several nodes."""
+    for document, path, spec in _services(context):
+        scaled = dig(spec, "scale", "enabled") is True
+        if scaled and whole(dig(spec, "replicas")) is not None:
+            yield Hit(document, (*path, "replicas"), "replicas are set and scale.enabled is true: refused")
+        if scaled and fields(dig(spec, "multiNode")):
+            yield Hit(document, (*path, "scale"), "autoscaling is refused together with multiNode", "leave scale out")
+
+
+@rule(
+    "RS6703", "error",
+    title="A profile that is no profile id",
+    why="The operator takes ids of the image's manifest: 64 hexadecimal digits, or `all` in a cache.",
+    fix="list the image's profiles (list-model-profiles) and name one by its id",
+    evidence=("NVIDIA/k8s-nim-operator#407",),
+)  # fmt: skip
+def profile_id(context: Context) -> Iterator[Hit]:
+    """NIMCache profiles, storage.nimCache.profile and NIM_MODEL_PROFILE."""
+    for document in context.of("NIMCache"):
+        for index, profile in enumerate(entries(document.get("spec", "source", "ngc", "model", "profiles"))):
+            if not _PROFILE.fullmatch(text(profile)) and profile != "all":
+                where: Path = ("spec", "source", "ngc", "model", "profiles", index)
+                yield Hit(document, where, f'"{shown(profile)}" is no profile id')
+    for document, path, spec in _services(context):
+        profile = text(dig(spec, "storage", "nimCache", "profile"))
+        if profile and not _PROFILE.fullmatch(profile):
+            yield Hit(document, (*path, "storage", "nimCache", "profile"), f'"{profile[:60]}" is no profile id')
+
+
+@rule(
+    "RS6704", "warn",
+    title="A model cache for one node, and several replicas",
+    why="A ReadWriteOnce cache is mounted by one node at a time: replicas on others wait for it.",
+    fix="volumeAccessMode: ReadWriteMany",
+    evidence=("NVIDIA/nim-deploy: multi-node sample",),
+)  # fmt: skip
+def cache_access(context: Context) -> Iterator[Hit]:
+    """Access mode of the service's own claim, or of the cache that it names."""
+    caches = {document.name: document for document in context.of("NIMCache")}
+    for document, path, spec in _services(context):
+        most = max(whole(dig(spec, "replicas")) or 1, whole(dig(spec, "scale", "hpa", "maxReplicas")) or 1)
+        named = caches.get(text(dig(spec, "storage", "nimCache", "name")))
+        mode = text(dig(spec, "storage", "pvc", "volumeAccessMode"))
+        if named is not None:
+            mode = text(named.get("spec", "storage", "pvc", "volumeAccessMode"))
+        if most > 1 and mode == "ReadWriteOnce":
+            yield Hit(document, (*path, "storage"), f"{most} replicas share a ReadWriteOnce cache")
