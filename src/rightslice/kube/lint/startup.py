@@ -28,8 +28,6 @@ JUDGED: Final = frozenset({"vllm", "sglang", "tensorrt-llm"})
 """Engines whose command line is the one that `size` reads."""
 _PLACEHOLDER: Final = re.compile(r"\$|\{\{|<[A-Za-z_-]+>")
 _FIRST_COMPILING: Final = "0.8.0"
-CACHE_PATHS: Final = ("/root/.cache/huggingface", "/.cache/huggingface", "/home/vllm/.cache/huggingface",
-                      "/root/.cache", "/data", "/models")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

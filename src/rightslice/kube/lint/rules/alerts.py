@@ -57,7 +57,11 @@ def _known(context: Context) -> Iterator[tuple[Alert, Use, Metric]]:
     title="An alert in the wrong unit",
     why="Against a threshold in another unit an alert fires always, or never.",
     fix="the threshold in the metric's unit",
-    evidence=("DCGM field identifiers", "field cases D10, D17"),
+    evidence=(
+        "DCGM field identifiers",
+        "public manifest: nbethala/triton-mlops-gpu-platform",
+        "public manifest: dapperdivers/dapper-cluster",
+    ),
 )  # fmt: skip
 def unit(context: Context) -> Iterator[Hit]:
     """MiB against bytes, percent against fractions, seconds against milliseconds."""
@@ -96,7 +100,7 @@ def _wrong(known: Metric, use: Use, operator: str, number: float) -> str:
     title="A counter compared without a rate",
     why="A counter only grows: once above the threshold the alert fires for ever.",
     fix="rate(…[5m]) or increase(…[1h])",
-    evidence=("DCGM field identifiers", "field case D10"),
+    evidence=("DCGM field identifiers", "public manifest: nbethala/triton-mlops-gpu-platform"),
 )  # fmt: skip
 def counter_without_rate(context: Context) -> Iterator[Hit]:
     """Counters of faults, whose level itself matters, are left out."""
@@ -114,7 +118,7 @@ def counter_without_rate(context: Context) -> Iterator[Hit]:
     title="The rate of a gauge",
     why="rate() reads every fall as a restart of a counter: of a gauge it is meaningless.",
     fix="avg_over_time(…), or delta(…) for a change",
-    evidence=("Prometheus: query functions", "field case D17"),
+    evidence=("Prometheus: query functions", "public manifest: dapperdivers/dapper-cluster"),
 )  # fmt: skip
 def rate_on_gauge(context: Context) -> Iterator[Hit]:
     """rate, irate and increase, in alerts, recording rules and scalers."""
@@ -149,7 +153,7 @@ def _queries(context: Context) -> Iterator[tuple[Document, Path, str, str]]:
     title="An alert on a busy GPU",
     why="High utilisation is what a server is paid for; the costly state is the opposite.",
     fix="alert on queues and latency, and on GPUs that idle",
-    evidence=("field case D10",),
+    evidence=("public manifest: nbethala/triton-mlops-gpu-platform",),
 )  # fmt: skip
 def high_use(context: Context) -> Iterator[Hit]:
     """Utilisation above 80 %."""
@@ -174,7 +178,7 @@ def high_use(context: Context) -> Iterator[Hit]:
     title="What the GPU alerts leave out",
     why="Xid errors announce broken cards; long under-use is what costs most.",
     fix="alerts on DCGM_FI_DEV_XID_ERRORS, temperature, and GPUs that idle for hours",
-    evidence=("field case D17",),
+    evidence=("public manifest: dapperdivers/dapper-cluster",),
 )  # fmt: skip
 def coverage(context: Context) -> Iterator[Hit]:
     """A set with alerts on DCGM metrics, none of them on Xid."""
@@ -276,7 +280,7 @@ def _has(labels: Mapping[str, Value], wanted: Mapping[str, Value]) -> bool:
     title="The declared ports are not the engine's",
     why="Services, monitors and people go by declared ports: shifted by one they reach gRPC or nothing.",
     fix="8000 HTTP, 8001 gRPC, 8002 metrics, unless flags move them",
-    evidence=("triton-inference-server: source", "field case D11"),
+    evidence=("triton-inference-server: source", "public manifest: notandruu/gpu-inference-platform"),
 )  # fmt: skip
 def engine_ports(context: Context) -> Iterator[Hit]:
     """Triton's three ports by the names that they are given."""

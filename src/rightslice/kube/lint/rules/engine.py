@@ -21,7 +21,10 @@ from rightslice.kube.lint.values import dig, fields, quantity, text
     title="A flag that other versions of the engine lack",
     why="Flags come and go with versions; an image that moves takes the server down with it.",
     fix="pin the image, and try the arguments against the next one before moving",
-    evidence=("field cases D02, D26",),
+    evidence=(
+        "public manifest: jlengelbrecht/prox-ops, 2026-01",
+        "public manifest: ArchanaChetan07/ai-inference-observability-platform",
+    ),
 )  # fmt: skip
 def flag_removed(context: Context) -> Iterator[Hit]:
     """Flags with a known end."""
@@ -47,7 +50,7 @@ _ENDED = {
     title="The engine is older than the model",
     why="An engine knows only the architectures that existed when it was released.",
     fix="a release made after the model",
-    evidence=("field case D08",),
+    evidence=("a public manifest",),
 )  # fmt: skip
 def engine_too_old(context: Context) -> Iterator[Hit]:
     """By the family in the model's name."""
@@ -62,7 +65,12 @@ def engine_too_old(context: Context) -> Iterator[Hit]:
     title="Tensor parallelism without shared memory",
     why="NCCL makes segments of several MB in /dev/shm; containers have 64 MB unless a memory volume is mounted there.",
     fix="an emptyDir of medium Memory with a sizeLimit of 2 GiB for each GPU, mounted at /dev/shm",
-    evidence=("vllm-project/production-stack#276", "sgl-project/sglang#4259", "field cases D14, D20"),
+    evidence=(
+        "vllm-project/production-stack#276",
+        "sgl-project/sglang#4259",
+        "public manifest: mejavsh/vllm-inference-lke",
+        "public manifest: sozercan/k8s-distributed-inference",
+    ),
 )  # fmt: skip
 def no_shm(context: Context) -> Iterator[Hit]:
     """Error from models on that cannot do with one GPU."""
@@ -81,7 +89,7 @@ def no_shm(context: Context) -> Iterator[Hit]:
     title="A variable that the engine does not read",
     why="A misspelt variable is ignored silently.",
     fix="the engine's own name",
-    evidence=("field case D15",),
+    evidence=("public manifest: andrewaddo/gke-vllm-hdml",),
 )  # fmt: skip
 def unknown_variable(context: Context) -> Iterator[Hit]:
     """Names with the same words as a known one in another order."""
@@ -111,7 +119,7 @@ _VARIABLES = (
     "its own, "
     "would double the rate.",
     fix="tensor parallel size 1, and replicas",
-    evidence=("field case D20",),
+    evidence=("public manifest: sozercan/k8s-distributed-inference",),
 )  # fmt: skip
 def unnecessary_parallelism(context: Context) -> Iterator[Hit]:
     """Small weights beside a large device."""
@@ -131,7 +139,7 @@ def unnecessary_parallelism(context: Context) -> Iterator[Hit]:
     title="The model repository is empty",
     why="Triton serves what lies in its repository; an emptyDir that nothing fills holds no model.",
     fix="a volume with the models, an object store, or an init container that fetches them",
-    evidence=("field case D11",),
+    evidence=("public manifest: notandruu/gpu-inference-platform",),
 )  # fmt: skip
 def empty_repository(context: Context) -> Iterator[Hit]:
     """An emptyDir, no init container, nothing else that mounts it."""
@@ -162,7 +170,7 @@ def empty_repository(context: Context) -> Iterator[Hit]:
     why="Old releases lack years of fixes, scheduling and metric names; their arguments differ from what is "
     "documented.",
     fix="a current release, tried with the same arguments",
-    evidence=("field case D26",),
+    evidence=("public manifest: ArchanaChetan07/ai-inference-observability-platform",),
 )  # fmt: skip
 def old_engine(context: Context) -> Iterator[Hit]:
     """vLLM before the V1 engine became the default of new installations."""
@@ -178,7 +186,7 @@ def old_engine(context: Context) -> Iterator[Hit]:
     why="The page cache of the weights counts against the container's limit; below their size loading slows or "
     "is killed.",
     fix="a memory limit of the weights plus 8 GiB, or a loader that streams",
-    evidence=("field case D12",),
+    evidence=("public manifest: HarshithaJ28/llm-infrastructure",),
 )  # fmt: skip
 def memory_limit_low(context: Context) -> Iterator[Hit]:
     """Limit below 1.25 x the weights, without a volume that another process filled."""
@@ -199,7 +207,7 @@ def memory_limit_low(context: Context) -> Iterator[Hit]:
     title="Less host memory requested than the weights take",
     why="Weights pass through host memory on their way to the GPU; the scheduler promises only what is requested.",
     fix="request what loading takes",
-    evidence=("field case D24",),
+    evidence=("a public manifest",),
 )  # fmt: skip
 def memory_request_low(context: Context) -> Iterator[Hit]:
     """NIM, whose containers keep the weights on a volume of their own."""
@@ -222,7 +230,7 @@ def _by_image(server: Server) -> Model | None:
     title="Shared memory larger than the memory limit",
     why="What is written to a memory volume counts against the container's limit.",
     fix="a memory limit above the sizeLimit plus the process",
-    evidence=("research: pod template",),
+    evidence=("seen in public manifests",),
 )  # fmt: skip
 def shm_over_limit(context: Context) -> Iterator[Hit]:
     """sizeLimit against limits.memory."""
@@ -239,7 +247,7 @@ def shm_over_limit(context: Context) -> Iterator[Hit]:
     title="A memory fraction near one",
     why="CUDA graphs, NCCL buffers and other processes live in what the fraction leaves.",
     fix="0.90 to 0.92 unless measured",
-    evidence=("field case D25",),
+    evidence=("public manifest: felipemoz/vllm-on-azure",),
 )  # fmt: skip
 def utilization_high(context: Context) -> Iterator[Hit]:
     """From 0.95 on."""
@@ -257,7 +265,7 @@ def utilization_high(context: Context) -> Iterator[Hit]:
     title="More ranks than KV heads",
     why="Beyond the number of KV heads each further rank holds copies: the cache does not grow with the GPUs.",
     fix="as many ranks as KV heads, and replicas beyond",
-    evidence=("field case D25",),
+    evidence=("public manifest: felipemoz/vllm-on-azure",),
 )  # fmt: skip
 def kv_heads_replicated(context: Context) -> Iterator[Hit]:
     """Grouped-query models; latent caches repeat anyway."""

@@ -31,7 +31,11 @@ _PLACEHOLDERS = re.compile(
     why="A privileged container, or one in the host's namespaces, owns the node and every GPU of it; inference "
     "needs neither.",
     fix="leave privileged and host namespaces out; a device plugin grants the GPU",
-    evidence=("Kubernetes: Pod Security Standards", "field cases D07, D18"),
+    evidence=(
+        "Kubernetes: Pod Security Standards",
+        "public manifest: opeyemibami/inferex, 2026-06",
+        "public manifest: Angel-FulFilment-Services/Angel-Intelligence, 2026-02",
+    ),
 )  # fmt: skip
 def privileged(context: Context) -> Iterator[Hit]:
     """Servers on GPUs; agents of the node are left out."""
@@ -60,7 +64,7 @@ def privileged(context: Context) -> Iterator[Hit]:
     title="An engine open to the internet",
     why="A load balancer in front of an engine without a key gives the GPUs to anybody who finds the address.",
     fix="--api-key from a secret, or a gateway with authentication and TLS; an internal load balancer",
-    evidence=("field cases D12, D13",),
+    evidence=("public manifest: HarshithaJ28/llm-infrastructure", "public manifest: Lintasarta/vllm-helm"),
 )  # fmt: skip
 def public_no_auth(context: Context) -> Iterator[Hit]:
     """LoadBalancer and NodePort services of engines without a key."""
@@ -104,7 +108,12 @@ def _fronted(service: Document, container: Container, pod: Pod) -> bool:
     why="A Service X injects X_PORT=tcp://… into the pods of its namespace; vLLM reads VLLM_PORT as a number "
     "and crashes.",
     fix="another name for the Service, or enableServiceLinks: false",
-    evidence=("vLLM: environment variables", "field cases D01, D23, D26"),
+    evidence=(
+        "vLLM: environment variables",
+        "public manifest: TobiasEdman/des-chatbot, 2026-03",
+        "public manifest: adityonugrohoid/gpu-autoscale-inference, 2026-03",
+        "public manifest: ArchanaChetan07/ai-inference-observability-platform",
+    ),
 )  # fmt: skip
 def service_variables(context: Context) -> Iterator[Hit]:
     """Services and engines of one namespace."""
@@ -127,7 +136,7 @@ def service_variables(context: Context) -> Iterator[Hit]:
     why="--trust-remote-code runs Python from the repository with the rights of the server; most models have "
     "long had none.",
     fix="leave it out for models that the engine knows by itself",
-    evidence=("field case D15",),
+    evidence=("public manifest: andrewaddo/gke-vllm-hdml",),
 )  # fmt: skip
 def trust_remote_code(context: Context) -> Iterator[Hit]:
     """Models whose architecture the catalogue knows as the engine's own."""

@@ -71,7 +71,7 @@ def _bypass(pod: Pod, container: Container) -> str:
     title="No GPU is requested",
     why="The device plugin gives a container only what it requests; a CUDA engine without a device ends at start.",
     fix="resources.limits: {nvidia.com/gpu: 1}",
-    evidence=("field case D12",),
+    evidence=("public manifest: HarshithaJ28/llm-infrastructure",),
 )  # fmt: skip
 def no_request(context: Context) -> Iterator[Hit]:
     """A CUDA server in a pod that is granted nothing at all."""
@@ -93,7 +93,7 @@ def no_request(context: Context) -> Iterator[Hit]:
     why="A GPU is injected into the container that requests it, not into the pod: its neighbours see no device, unless "
     "the runtime shows all of them to everybody.",
     fix="a slot of its own (MIG, time-slicing or MPS), a pod of its own, or both processes in one container",
-    evidence=("field case D04",),
+    evidence=("public manifest: WebRTCventures/colocating-voiceai-models-eks, 2026-08",),
 )  # fmt: skip
 def container_without_request(context: Context) -> Iterator[Hit]:
     """CUDA beside a container with a GPU."""
@@ -118,7 +118,7 @@ def container_without_request(context: Context) -> Iterator[Hit]:
     "land on the "
     "same GPU.",
     fix="request nvidia.com/gpu; to share, configure time-slicing or MPS in the device plugin",
-    evidence=("field case D18",),
+    evidence=("public manifest: Angel-FulFilment-Services/Angel-Intelligence, 2026-02",),
 )  # fmt: skip
 def bypasses_scheduler(context: Context) -> Iterator[Hit]:
     """NVIDIA's runtime class or devices by variable, and no request."""
@@ -137,7 +137,7 @@ def bypasses_scheduler(context: Context) -> Iterator[Hit]:
     title="Every container of the namespace gets a GPU",
     why="A LimitRange default applies to each container that names no GPU: proxies and sidecars take cards.",
     fix="leave nvidia.com/gpu out of default and defaultRequest; limit it by ResourceQuota",
-    evidence=("field case D07",),
+    evidence=("public manifest: opeyemibami/inferex, 2026-06",),
 )  # fmt: skip
 def limit_range(context: Context) -> Iterator[Hit]:
     """With the containers here that would get one."""
@@ -188,7 +188,7 @@ def request_limit(context: Context) -> Iterator[Hit]:
     why="NVIDIA_VISIBLE_DEVICES=all overrides what the device plugin has allocated: the process may use its "
     "neighbours' cards.",
     fix="leave the variable out",
-    evidence=("field cases D02, D03",),
+    evidence=("public manifest: jlengelbrecht/prox-ops, 2026-01", "public manifest: jlengelbrecht/prox-ops, 2026-08"),
 )  # fmt: skip
 def visible_devices_all(context: Context) -> Iterator[Hit]:
     """An error where GPUs are shared or several pods want them."""
@@ -211,7 +211,7 @@ def visible_devices_all(context: Context) -> Iterator[Hit]:
     why="The device plugin already shows a container only its own GPUs, numbered from 0; a number chosen by "
     "hand is right by luck.",
     fix="leave CUDA_VISIBLE_DEVICES out",
-    evidence=("field case D08", "vllm-project/vllm#6551"),
+    evidence=("a public manifest", "vllm-project/vllm#6551"),
 )  # fmt: skip
 def cuda_visible_devices(context: Context) -> Iterator[Hit]:
     """In containers that request GPUs."""
@@ -230,7 +230,7 @@ def cuda_visible_devices(context: Context) -> Iterator[Hit]:
     "that request "
     "GPUs; other platforms do not.",
     fix="tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]",
-    evidence=("Azure/AKS#1449", "field case D23"),
+    evidence=("Azure/AKS#1449", "public manifest: adityonugrohoid/gpu-autoscale-inference, 2026-03"),
 )  # fmt: skip
 def toleration_missing(context: Context) -> Iterator[Hit]:
     """An error against a taint of a node pool here; on GKE, where it is added, only a word about other platforms."""
@@ -274,7 +274,11 @@ def _tolerated(pod: Pod, pool: object) -> bool:
     "that asks "
     "for the other name stays Pending.",
     fix="ask for the name of the strategy, or change the strategy",
-    evidence=("NVIDIA/k8s-device-plugin#1433", "NVIDIA/gpu-operator#518", "field case D06"),
+    evidence=(
+        "NVIDIA/k8s-device-plugin#1433",
+        "NVIDIA/gpu-operator#518",
+        "public manifest: OCP-on-NERC/nerc-ocp-config, 2024-03",
+    ),
 )  # fmt: skip
 def mig_resource_name(context: Context) -> Iterator[Hit]:
     """Where one strategy is stated, or a sharing configuration renames."""
@@ -334,7 +338,7 @@ def _renamed(context: Context) -> Iterator[Hit]:
     title="One engine over several MIG slices",
     why="A CUDA process sees one MIG instance, and instances have no path to each other: ranks cannot talk.",
     fix="one slice for each replica, or whole GPUs",
-    evidence=("vllm-project/vllm#7211", "NVIDIA/nccl#1716", "field case D20"),
+    evidence=("vllm-project/vllm#7211", "NVIDIA/nccl#1716", "public manifest: sozercan/k8s-distributed-inference"),
 )  # fmt: skip
 def tp_across_slices(context: Context) -> Iterator[Hit]:
     """Several slices by name, or GPUs of nodes on which every one is cut."""

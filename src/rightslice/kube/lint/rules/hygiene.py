@@ -26,7 +26,10 @@ _TIGHT_CPUS = 8
     why="The next pull may bring other defaults, other flags or no support for the card: replicas of one "
     "workload differ.",
     fix="a version tag or a digest",
-    evidence=("field cases D01, D23",),
+    evidence=(
+        "public manifest: TobiasEdman/des-chatbot, 2026-03",
+        "public manifest: adityonugrohoid/gpu-autoscale-inference, 2026-03",
+    ),
 )  # fmt: skip
 def floating_tag(context: Context) -> Iterator[Hit]:
     """latest, nightly or no tag, for containers on GPUs."""
@@ -47,7 +50,11 @@ def floating_tag(context: Context) -> Iterator[Hit]:
     title="A whole GPU for a small model",
     why="What a small model leaves of a GPU is paid and idle, unless its cache is needed for the load.",
     fix="a smaller GPU, or share it: time-slicing, MPS, MIG where the card has it",
-    evidence=("field cases D05, D13, D26",),
+    evidence=(
+        "public manifest: WebRTCventures/colocating-voiceai-models-eks, 2026-08",
+        "public manifest: Lintasarta/vllm-helm",
+        "public manifest: ArchanaChetan07/ai-inference-observability-platform",
+    ),
 )  # fmt: skip
 def whole_gpu(context: Context) -> Iterator[Hit]:
     """Weights below a tenth of the card that the pod selects; info where the card is not known."""
@@ -108,7 +115,7 @@ def _smaller(device: Device) -> str:
     title="More GPUs than the model needs",
     why="With half the GPUs the weights and the longest request fit as well: the other half is only for speed.",
     fix="half the tensor parallel size, if the objectives hold: rightslice plan",
-    evidence=("field case D25",),
+    evidence=("public manifest: felipemoz/vllm-on-azure",),
 )  # fmt: skip
 def overprovisioned(context: Context) -> Iterator[Hit]:
     """Eight ranks and more whose weights take under 40 % of a card each, and no step or batch size was chosen."""
@@ -133,7 +140,7 @@ def overprovisioned(context: Context) -> Iterator[Hit]:
     title="A memory limit that the node does not have",
     why="The limit never acts: the node runs out first and kills whichever pod it likes.",
     fix="a limit below the machine's memory less what the node itself takes",
-    evidence=("field case D05",),
+    evidence=("public manifest: WebRTCventures/colocating-voiceai-models-eks, 2026-08",),
 )  # fmt: skip
 def limit_exceeds_node(context: Context) -> Iterator[Hit]:
     """Against the largest machine on which the pod may land."""
@@ -153,7 +160,10 @@ def limit_exceeds_node(context: Context) -> Iterator[Hit]:
     title="CPUs for one pod only",
     why="A node holds as many pods as its CPUs allow, whatever GPU slots are free.",
     fix="smaller CPU requests, where GPUs are to be shared",
-    evidence=("field cases D05, D16",),
+    evidence=(
+        "public manifest: WebRTCventures/colocating-voiceai-models-eks, 2026-08",
+        "public manifest: dapperdivers/dapper-cluster, 2026-05",
+    ),
 )  # fmt: skip
 def cpu_tight(context: Context) -> Iterator[Hit]:
     """Half of a small machine's CPUs and more."""

@@ -81,7 +81,12 @@ def at(container: Container, kind: str) -> tuple[str | int, ...]:
     why="Without a startup probe the liveness probe starts to count at its delay: a server that loads for longer is "
     "restarted, loads again, and never serves. Readiness only withholds traffic.",
     fix="a startupProbe with at least twice the load time, and liveness without delay",
-    evidence=("vllm-project/aibrix#772", "kserve/kserve#5062", "field cases D02, D08, D12"),
+    evidence=(
+        "vllm-project/aibrix#772",
+        "kserve/kserve#5062",
+        "public manifest: jlengelbrecht/prox-ops, 2026-01",
+        "public manifest: HarshithaJ28/llm-infrastructure",
+    ),
 )  # fmt: skip
 def kills_before_ready(context: Context) -> Iterator[Hit]:
     """The kill window against the load time by published rates; a startup probe's window as well."""
@@ -112,7 +117,10 @@ def kills_before_ready(context: Context) -> Iterator[Hit]:
     "gives that "
     "a fixed time, whatever the network does.",
     fix="a startupProbe of 10 minutes or more, and a volume for the weights",
-    evidence=("field cases D01, D26",),
+    evidence=(
+        "public manifest: TobiasEdman/des-chatbot, 2026-03",
+        "public manifest: ArchanaChetan07/ai-inference-observability-platform",
+    ),
 )  # fmt: skip
 def no_startup(context: Context) -> Iterator[Hit]:
     """Only where weights are fetched at each start and the window is below ten minutes."""
@@ -136,7 +144,10 @@ def no_startup(context: Context) -> Iterator[Hit]:
     title="A fixed wait before the first check",
     why="initialDelaySeconds passes even when the server is up long before: each cold start and each scale-up pays it.",
     fix="a startupProbe that checks every few seconds, and readiness without delay",
-    evidence=("field cases D07, D23",),
+    evidence=(
+        "public manifest: opeyemibami/inferex, 2026-06",
+        "public manifest: adityonugrohoid/gpu-autoscale-inference, 2026-03",
+    ),
 )  # fmt: skip
 def initial_delay(context: Context) -> Iterator[Hit]:
     """Readiness delays that outlast the load, or that hold up a server that scales from zero."""
@@ -165,7 +176,7 @@ def initial_delay(context: Context) -> Iterator[Hit]:
     why="An engine serves health on its HTTP port; on the metrics or gRPC port the answer is 404 or none: never ready, "
     "and restarted again and again.",
     fix="the HTTP port of the engine",
-    evidence=("field case D11",),
+    evidence=("public manifest: notandruu/gpu-inference-platform",),
 )  # fmt: skip
 def wrong_port(context: Context) -> Iterator[Hit]:
     """Ports of the engine, as its arguments set them or by default."""
@@ -214,7 +225,7 @@ def _behind(server: Server, port: int) -> bool:
     title="Ready as soon as the port is open",
     why="A TCP check says that a process listens, not that a model is loaded or that requests get through.",
     fix="httpGet on the engine's health path",
-    evidence=("field case D15",),
+    evidence=("public manifest: andrewaddo/gke-vllm-hdml",),
 )  # fmt: skip
 def tcp_readiness(context: Context) -> Iterator[Hit]:
     """Engines that have a health path."""
@@ -232,7 +243,11 @@ def tcp_readiness(context: Context) -> Iterator[Hit]:
     why="Without a liveness probe an engine that stops answering keeps its GPU for ever; readiness only takes "
     "it out of traffic.",
     fix="a startupProbe, and a liveness probe with a timeout of 5 to 10 s and 5 failures or more",
-    evidence=("field cases D10, D14, D15",),
+    evidence=(
+        "public manifest: nbethala/triton-mlops-gpu-platform",
+        "public manifest: mejavsh/vllm-inference-lke",
+        "public manifest: andrewaddo/gke-vllm-hdml",
+    ),
 )  # fmt: skip
 def no_liveness(context: Context) -> Iterator[Hit]:
     """Servers with a readiness probe alone."""
@@ -251,7 +266,7 @@ def no_liveness(context: Context) -> Iterator[Hit]:
     title="Packages are installed at each start",
     why="Every cold start waits for package mirrors, needs egress, and may run other versions than yesterday.",
     fix="an image with the packages in it",
-    evidence=("field case D03",),
+    evidence=("public manifest: jlengelbrecht/prox-ops, 2026-08",),
 )  # fmt: skip
 def installs_at_start(context: Context) -> Iterator[Hit]:
     """pip, apt and the like in the command of a server that has a GPU."""
@@ -273,7 +288,7 @@ def installs_at_start(context: Context) -> Iterator[Hit]:
     title="A startup probe shorter than most starts",
     why="The startup probe kills as well: its window must hold the slowest start, not the usual one.",
     fix="failureThreshold x periodSeconds of 600 s or more",
-    evidence=("field case D16",),
+    evidence=("public manifest: dapperdivers/dapper-cluster, 2026-05",),
 )  # fmt: skip
 def startup_short(context: Context) -> Iterator[Hit]:
     """Within a minute of the load where the model is known, below three minutes where it is not."""
@@ -296,7 +311,7 @@ def startup_short(context: Context) -> Iterator[Hit]:
     title="A hung server is noticed late",
     why="The patience that loading needs is also granted to a server that hangs, for it is the same probe.",
     fix="a startupProbe for the load, and a short liveness probe",
-    evidence=("field case D13",),
+    evidence=("public manifest: Lintasarta/vllm-helm",),
 )  # fmt: skip
 def slack(context: Context) -> Iterator[Hit]:
     """Liveness that takes ten minutes of failures, without a startup probe."""
@@ -316,7 +331,10 @@ def slack(context: Context) -> Iterator[Hit]:
     why="What is downloaded into the container's own file system is gone with the container: each restart "
     "fetches it again.",
     fix="a volume at the cache path (HF_HOME), or weights on a claim",
-    evidence=("field cases D01, D12",),
+    evidence=(
+        "public manifest: TobiasEdman/des-chatbot, 2026-03",
+        "public manifest: HarshithaJ28/llm-infrastructure",
+    ),
 )  # fmt: skip
 def no_cache(context: Context) -> Iterator[Hit]:
     """Engines that fetch from a hub, with nothing mounted where a cache could be."""
@@ -342,7 +360,7 @@ def no_cache(context: Context) -> Iterator[Hit]:
     title="The weights lie in an emptyDir and the start has a fixed time",
     why="An emptyDir goes with the pod: each new one downloads again, and a fixed delay must be long enough for that.",
     fix="a claim or hostPath for the cache, and a startupProbe instead of the delay",
-    evidence=("field case D20",),
+    evidence=("public manifest: sozercan/k8s-distributed-inference",),
 )  # fmt: skip
 def emptydir_cache(context: Context) -> Iterator[Hit]:
     """Together with a probe that waits for the download by a delay."""
@@ -373,7 +391,7 @@ def emptydir_cache(context: Context) -> Iterator[Hit]:
     title="One claim for several pods",
     why="A ReadWriteOnce claim is mounted by one node at a time: further pods wait, or all land on one node.",
     fix="ReadWriteMany or ReadOnlyMany storage, or a claim for each",
-    evidence=("field case D14", "research: semantic lint list"),
+    evidence=("public manifest: mejavsh/vllm-inference-lke", "seen in public manifests"),
 )  # fmt: skip
 def shared_claim(context: Context) -> Iterator[Hit]:
     """The claim is known to be ReadWriteOnce, or its name says nothing and several workloads here mount it."""

@@ -28,7 +28,7 @@ def _services(context: Context) -> Iterator[tuple[Document, Path, Value]]:
     why="A NIM fetches its manifest and profiles from NGC when it starts; without the operator's authSecret it "
     "has no key for it.",
     fix="authSecret: the name of a secret with NGC_API_KEY",
-    evidence=("NVIDIA/k8s-nim-operator: CRD", "field case D24"),
+    evidence=("NVIDIA/k8s-nim-operator: CRD", "a public manifest"),
 )  # fmt: skip
 def auth_missing(context: Context) -> Iterator[Hit]:
     """Unless a cache or a volume holds the profile and the variable is given as well."""

@@ -40,7 +40,7 @@ def _gpu_pods(context: Context, document: Document) -> list[Pod]:
     "created and "
     "pods stay Pending (observed: 50 minutes).",
     fix="gpu: {type: …, count: …} in every rule",
-    evidence=("GKE: ComputeClass reference", "field case D21"),
+    evidence=("GKE: ComputeClass reference", "a public manifest"),
 )  # fmt: skip
 def gpu_block(context: Context) -> Iterator[Hit]:
     """Classes that GPU pods select, and rules that name GPU machines."""
@@ -68,7 +68,7 @@ def gpu_block(context: Context) -> Iterator[Hit]:
     title="DoNotScaleUp beside flex-start",
     why="Together they made the autoscaler fail in an observed run.",
     fix="leave whenUnsatisfiable out, or the flex-start rung",
-    evidence=("field case D21",),
+    evidence=("a public manifest",),
 )  # fmt: skip
 def unsatisfiable_with_flex(context: Context) -> Iterator[Hit]:
     """Both in one class."""
@@ -83,7 +83,7 @@ def unsatisfiable_with_flex(context: Context) -> Iterator[Hit]:
     title="No on-demand rung",
     why="Where spot and flex-start are sold out, pods stay Pending for ever.",
     fix="an on-demand rule at the end, or a reservation",
-    evidence=("field case D21",),
+    evidence=("a public manifest",),
 )  # fmt: skip
 def no_on_demand(context: Context) -> Iterator[Hit]:
     """Every rule is spot or flex-start."""
@@ -118,7 +118,7 @@ def zones_with_reservation(context: Context) -> Iterator[Hit]:
     title="A compute class of a group that does not exist",
     why="The API server knows ComputeClass as cloud.google.com/v1 only.",
     fix="apiVersion: cloud.google.com/v1",
-    evidence=("research: mistakes seen",),
+    evidence=("seen in a generator of manifests",),
 )  # fmt: skip
 def class_version(context: Context) -> Iterator[Hit]:
     """By kind."""
@@ -146,7 +146,7 @@ def _starts_gpus(document: Document) -> bool:
     title="A GPU pool without a limit of GPUs",
     why="A limit on CPU alone lets one bad Deployment start machines of eight GPUs each until the CPUs are used up.",
     fix="limits: {nvidia.com/gpu: …} with what may be spent",
-    evidence=("field case D22",),
+    evidence=("public manifest: walidshaari/sample-aws-eks-auto-mode",),
 )  # fmt: skip
 def no_gpu_limit(context: Context) -> Iterator[Hit]:
     """limits without nvidia.com/gpu."""
@@ -174,7 +174,7 @@ def no_gpu_limit(context: Context) -> Iterator[Hit]:
     title="A taint with an operator",
     why="Taints have key, value and effect; operators belong to tolerations. The API server refuses the pool.",
     fix="leave operator out",
-    evidence=("Karpenter: NodePool CRD", "field case D22"),
+    evidence=("Karpenter: NodePool CRD", "public manifest: walidshaari/sample-aws-eks-auto-mode"),
 )  # fmt: skip
 def taint_operator(context: Context) -> Iterator[Hit]:
     """In pools whose version has no schema here; for others the schema says it."""
@@ -192,7 +192,7 @@ def taint_operator(context: Context) -> Iterator[Hit]:
     title="An instance family that does not exist",
     why="A name that matches nothing narrows the pool silently.",
     fix="the family's full name",
-    evidence=("Karpenter: instance types", "field case D22"),
+    evidence=("Karpenter: instance types", "public manifest: walidshaari/sample-aws-eks-auto-mode"),
 )  # fmt: skip
 def family_unknown(context: Context) -> Iterator[Hit]:
     """Names that begin like accelerated families and are none."""
@@ -217,7 +217,7 @@ def family_unknown(context: Context) -> Iterator[Hit]:
     title="GPUs that current engines do not run on",
     why="Current images of vLLM and CUDA 13 need compute capability 7.5 or more; pods land on older cards and crash.",
     fix="families from g4dn on",
-    evidence=("field case D22",),
+    evidence=("public manifest: walidshaari/sample-aws-eks-auto-mode",),
 )  # fmt: skip
 def old_generation(context: Context) -> Iterator[Hit]:
     """Families of Kepler to Volta, and machines of the catalogue with such cards."""
@@ -238,7 +238,7 @@ def old_generation(context: Context) -> Iterator[Hit]:
     title="Nodes go before the next burst comes",
     why="A GPU node takes minutes to come back, and the weights are loaded again.",
     fix="consolidateAfter of the cold start or more: 10m",
-    evidence=("field case D22",),
+    evidence=("public manifest: walidshaari/sample-aws-eks-auto-mode",),
 )  # fmt: skip
 def consolidate_fast(context: Context) -> Iterator[Hit]:
     """Below two minutes, on GPU pools."""
@@ -256,7 +256,7 @@ def consolidate_fast(context: Context) -> Iterator[Hit]:
     title="Idle GPU nodes are never removed",
     why="With consolidation off and a disruption budget of 0 a node stays, and is paid, when nothing runs on it.",
     fix="consolidationPolicy: WhenEmpty, consolidateAfter: 10m, and a budget for empty nodes",
-    evidence=("field case D05",),
+    evidence=("public manifest: WebRTCventures/colocating-voiceai-models-eks, 2026-08",),
 )  # fmt: skip
 def never_consolidates(context: Context) -> Iterator[Hit]:
     """consolidateAfter Never, or a budget of no nodes at all times."""
@@ -285,7 +285,7 @@ def _closed(budget: Mapping[str, Value]) -> bool:
     title="Spot and on-demand in one pool",
     why="Karpenter takes spot first: pods must expect to be interrupted.",
     fix="interruption handling, a PodDisruptionBudget, and graceful drains",
-    evidence=("field case D22",),
+    evidence=("public manifest: walidshaari/sample-aws-eks-auto-mode",),
 )  # fmt: skip
 def spot_first(context: Context) -> Iterator[Hit]:
     """Both values of the capacity type."""
@@ -301,7 +301,10 @@ def spot_first(context: Context) -> Iterator[Hit]:
     title="One zone",
     why="Scarce machines sell out by zone; with one zone and one replica there is no fail-over.",
     fix="more zones, or a fallback pool",
-    evidence=("field cases D05, D15",),
+    evidence=(
+        "public manifest: WebRTCventures/colocating-voiceai-models-eks, 2026-08",
+        "public manifest: andrewaddo/gke-vllm-hdml",
+    ),
 )  # fmt: skip
 def single_zone(context: Context) -> Iterator[Hit]:
     """A GPU pool whose requirement names a single zone."""

@@ -49,7 +49,11 @@ def on_spot(pod: Pod, context: Context) -> str:
     "Pending and the "
     "rollout never ends.",
     fix="maxSurge 0 and maxUnavailable 1, or Recreate",
-    evidence=("defilantech/LLMKube#192", "ai-runway/airunway#400", "field case D26"),
+    evidence=(
+        "defilantech/LLMKube#192",
+        "ai-runway/airunway#400",
+        "public manifest: ArchanaChetan07/ai-inference-observability-platform",
+    ),
 )  # fmt: skip
 def gpu_deadlock(context: Context) -> Iterator[Hit]:
     """Written so in a Deployment whose pods take GPUs, without an autoscaler of nodes in sight."""
@@ -123,7 +127,7 @@ def deadline(context: Context) -> Iterator[Hit]:
     why="preStop and the engine's own drain count against terminationGracePeriodSeconds; what is left is killed "
     "with its requests.",
     fix="terminationGracePeriodSeconds of preStop + drain + 15 s",
-    evidence=("llm-d: graceful shutdown", "field case D25"),
+    evidence=("llm-d: graceful shutdown", "public manifest: felipemoz/vllm-on-azure"),
 )  # fmt: skip
 def grace(context: Context) -> Iterator[Hit]:
     """What is written about both."""
@@ -155,7 +159,7 @@ def pre_stop_s(container: Container) -> float:
     why="A spot machine leaves its pods seconds: long answers are cut unless admission stops at once and "
     "clients try again.",
     fix="stop admission in preStop at once, drain within the notice, and let the gateway retry",
-    evidence=("platform facts of the catalogue", "field case D25"),
+    evidence=("platform facts of the catalogue", "public manifest: felipemoz/vllm-on-azure"),
 )  # fmt: skip
 def spot_grace(context: Context) -> Iterator[Hit]:
     """Grace as granted against the notice of the platform."""
@@ -184,7 +188,7 @@ def spot_grace(context: Context) -> Iterator[Hit]:
     title="All capacity can be taken away at once",
     why="One replica on spot machines is down for a node start and a load of the weights at every eviction.",
     fix="a smaller on-demand floor, or a second pool in another zone or of another machine",
-    evidence=("field case D25",),
+    evidence=("public manifest: felipemoz/vllm-on-azure",),
 )  # fmt: skip
 def capacity_floor(context: Context) -> Iterator[Hit]:
     """A single replica."""
@@ -204,7 +208,7 @@ def capacity_floor(context: Context) -> Iterator[Hit]:
     title="A disruption budget that blocks every drain",
     why="Where no pod may be away, nodes cannot be drained: upgrades, consolidation and re-partitioning wait for ever.",
     fix="maxUnavailable: 1",
-    evidence=("research: pod template",),
+    evidence=("seen in public manifests",),
 )  # fmt: skip
 def blocks_drains(context: Context) -> Iterator[Hit]:
     """maxUnavailable 0, or minAvailable of all replicas."""

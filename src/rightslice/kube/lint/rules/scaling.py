@@ -30,7 +30,7 @@ def on_gpus(context: Context, scaler: Scaler) -> Pod | None:
     "smaller just "
     "when more capacity is on its way.",
     fix="divide by ready pods, or do not divide",
-    evidence=("field case D09",),
+    evidence=("public manifest: mjpinot/aks-qwen",),
 )  # fmt: skip
 def counts_pending(context: Context) -> Iterator[Hit]:
     """kube_pod_info and deployment replicas in a query."""
@@ -57,7 +57,7 @@ def prometheus_queries(context: Context) -> Iterator[tuple[Scaler, Path, str]]:
     title="Nothing damps the scale-down",
     why="cooldownPeriod of KEDA counts only for the step to zero; above one replica the HPA's own defaults hold.",
     fix="advanced.horizontalPodAutoscalerConfig.behavior with a scaleDown window of twice the cold start",
-    evidence=("KEDA: ScaledObject", "field case D09"),
+    evidence=("KEDA: ScaledObject", "public manifest: mjpinot/aks-qwen"),
 )  # fmt: skip
 def no_stabilisation(context: Context) -> Iterator[Hit]:
     """A cooldown that is meant to damp, with a minimum above zero and no behavior."""
@@ -76,7 +76,7 @@ def no_stabilisation(context: Context) -> Iterator[Hit]:
     title="Pods are added faster than they can start",
     why="A GPU pod needs minutes; a controller that adds more every few seconds overshoots, for it sees no effect yet.",
     fix="scaleUp.periodSeconds of the cold start or more, one or two pods at a time",
-    evidence=("llm-d: autoscaling PR #1220", "field case D08"),
+    evidence=("llm-d: autoscaling PR #1220", "a public manifest"),
 )  # fmt: skip
 def scale_up_too_fast(context: Context) -> Iterator[Hit]:
     """Large steps in short periods without a window."""
@@ -101,7 +101,11 @@ def scale_up_too_fast(context: Context) -> Iterator[Hit]:
     title="More replicas than there can be GPUs",
     why="What is beyond the nodes' GPUs, the pool's limit or the quota stays Pending, and the autoscaler waits for it.",
     fix="a maximum that fits, or more capacity",
-    evidence=("aws/karpenter-provider-aws#8068", "field cases D02, D07"),
+    evidence=(
+        "aws/karpenter-provider-aws#8068",
+        "public manifest: jlengelbrecht/prox-ops, 2026-01",
+        "public manifest: opeyemibami/inferex, 2026-06",
+    ),
 )  # fmt: skip
 def max_exceeds_capacity(context: Context) -> Iterator[Hit]:
     """One host, a pool's limit, a quota, or a cache that ties the pod to one host."""
@@ -161,7 +165,7 @@ def _tied_to_host(pod: Pod) -> str:
     title="The first request waits for a cold start",
     why="At zero replicas the next request waits for a pod, the load of the weights and the engine.",
     fix="client timeouts and gateway queues longer than the cold start, or a minimum of 1",
-    evidence=("field cases D02, D03",),
+    evidence=("public manifest: jlengelbrecht/prox-ops, 2026-01", "public manifest: jlengelbrecht/prox-ops, 2026-08"),
 )  # fmt: skip
 def zero_cold_start(context: Context) -> Iterator[Hit]:
     """minReplicas 0 of a GPU server."""
@@ -214,7 +218,7 @@ def _engine_metric(query: str) -> str:
     title="It only switches on and off",
     why="With a maximum of one replica there is nothing to scale: load beyond it queues.",
     fix="a larger maximum, if capacity allows",
-    evidence=("field case D23",),
+    evidence=("public manifest: adityonugrohoid/gpu-autoscale-inference, 2026-03",),
 )  # fmt: skip
 def max_one(context: Context) -> Iterator[Hit]:
     """A scaler with maximum 1."""
@@ -230,7 +234,7 @@ def max_one(context: Context) -> Iterator[Hit]:
     title="The idle tail of every burst",
     why="KEDA keeps the last replica for cooldownPeriod, 300 s by default: each burst pays for that much idle GPU.",
     fix="cooldownPeriod by what a cold start costs against an idle GPU",
-    evidence=("KEDA: ScaledObject", "field case D23"),
+    evidence=("KEDA: ScaledObject", "public manifest: adityonugrohoid/gpu-autoscale-inference, 2026-03"),
 )  # fmt: skip
 def cooldown_default(context: Context) -> Iterator[Hit]:
     """Scale to zero on GPUs with the default."""
@@ -246,7 +250,7 @@ def cooldown_default(context: Context) -> Iterator[Hit]:
     title="Two autoscalers own one workload",
     why="Each sets the replicas that it wants: they undo each other every few seconds.",
     fix="one HPA or one ScaledObject (which makes its own HPA)",
-    evidence=("research: semantic lint list",),
+    evidence=("seen in public manifests",),
 )  # fmt: skip
 def two_owners(context: Context) -> Iterator[Hit]:
     """The same target twice."""
@@ -265,7 +269,7 @@ def two_owners(context: Context) -> Iterator[Hit]:
     why="Each apply sets the replicas back to a number that the autoscaler would never choose: pods are killed "
     "or added at once.",
     fix="leave replicas out of a workload that an autoscaler owns",
-    evidence=("research: semantic lint list",),
+    evidence=("seen in public manifests",),
 )  # fmt: skip
 def fixed_replicas(context: Context) -> Iterator[Hit]:
     """replicas below the minimum or above the maximum."""
@@ -304,7 +308,10 @@ def min_over_max(context: Context) -> Iterator[Hit]:
     title="The front scales, the GPU does not",
     why="Replicas of a proxy add no tokens: beyond what the one engine serves, requests only queue elsewhere.",
     fix="scale the engine on its own metrics, if capacity allows",
-    evidence=("field cases D11, D26",),
+    evidence=(
+        "public manifest: notandruu/gpu-inference-platform",
+        "public manifest: ArchanaChetan07/ai-inference-observability-platform",
+    ),
 )  # fmt: skip
 def proxy_only(context: Context) -> Iterator[Hit]:
     """Scalers in the namespace of an engine, none for it."""

@@ -81,7 +81,7 @@ def _keda_signals(scaler: Scaler) -> Iterator[Signal]:
     why="The CPU of an inference server does not follow its load: an engine spins a core while idle and no more "
     "when full.",
     fix="requests running or waiting of the engine, KV-cache use where it binds first",
-    evidence=("field cases D07, D10, D24",),
+    evidence=("public manifest: opeyemibami/inferex, 2026-06", "public manifest: nbethala/triton-mlops-gpu-platform"),
 )  # fmt: skip
 def cpu_metric(context: Context) -> Iterator[Hit]:
     """CPU of pods that take GPUs; percentages that a NIMService is given."""
@@ -117,7 +117,11 @@ def _nim_cpu(context: Context) -> Iterator[Hit]:
     why="Utilisation is a share of the request: where a container requests no CPU the HPA reports unknown and "
     "never scales.",
     fix="resources.requests on every container, or another metric",
-    evidence=("Kubernetes: HorizontalPodAutoscaler", "field cases D07, D10"),
+    evidence=(
+        "Kubernetes: HorizontalPodAutoscaler",
+        "public manifest: opeyemibami/inferex, 2026-06",
+        "public manifest: nbethala/triton-mlops-gpu-platform",
+    ),
 )  # fmt: skip
 def no_request(context: Context) -> Iterator[Hit]:
     """Every container of the target."""
@@ -153,7 +157,7 @@ def _defaulted(context: Context, pod: Pod, resource: str) -> bool:
     title="A metric that no engine exports",
     why="A query without series is empty: the autoscaler keeps its minimum, silently.",
     fix="the name that the engine's version exports",
-    evidence=("engine metric tables of the catalogue", "kserve/kthena PR #868", "field case D08"),
+    evidence=("engine metric tables of the catalogue", "kserve/kthena PR #868", "a public manifest"),
 )  # fmt: skip
 def metric_unknown(context: Context) -> Iterator[Hit]:
     """Names in HPAs and queries, unless a rule of the set makes them."""
@@ -193,7 +197,7 @@ def _made(context: Context) -> frozenset[str]:
     title="A target in another unit than the metric",
     why="A target that the metric can never reach never scales; one that it always exceeds scales to the maximum.",
     fix="the target in the metric's unit",
-    evidence=("DCGM field identifiers", "field case D08"),
+    evidence=("DCGM field identifiers", "a public manifest"),
 )  # fmt: skip
 def metric_unit(context: Context) -> Iterator[Hit]:
     """Bytes against MiB, fractions against percent."""
@@ -231,7 +235,7 @@ def _wrong_unit(name: str, target: float, made: frozenset[str]) -> str:
     title="Memory that is reserved at start is no signal",
     why="Engines take their share of the GPU's memory when they start and keep it: its use is flat, whatever the load.",
     fix="KV-cache use or requests of the engine",
-    evidence=("field case D08",),
+    evidence=("a public manifest",),
 )  # fmt: skip
 def metric_preallocated(context: Context) -> Iterator[Hit]:
     """Framebuffer use of GPU servers."""
@@ -254,7 +258,7 @@ def metric_preallocated(context: Context) -> Iterator[Hit]:
     why="With AverageValue, the default, the HPA divides the result by the replicas: a query that is a mean per pod "
     "already is divided twice, and the more pods run the less it scales.",
     fix="sum(…) with AverageValue, or metricType: Value",
-    evidence=("KEDA: scaling deployments", "field case D09"),
+    evidence=("KEDA: scaling deployments", "public manifest: mjpinot/aks-qwen"),
 )  # fmt: skip
 def double_average(context: Context) -> Iterator[Hit]:
     """avg(…), or a division by a number of pods."""

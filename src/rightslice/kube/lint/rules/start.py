@@ -50,7 +50,7 @@ def _usable(server: Server, device: Device) -> float:
     title="The weights do not fit",
     why="An engine loads all weights of its rank before it serves; where they do not fit it crashes, again and again.",
     fix="a GPU with more memory, more tensor parallelism, or weights of fewer bits",
-    evidence=("vllm-project/vllm#10517", "field case D01"),
+    evidence=("vllm-project/vllm#10517", "public manifest: TobiasEdman/des-chatbot, 2026-03"),
 )  # fmt: skip
 def weights_do_not_fit(context: Context) -> Iterator[Hit]:
     """Weights of one rank against the usable memory of the largest device where the pod may land."""
@@ -111,7 +111,7 @@ def _smaller(server: Server, model: Model, device: Device) -> str:
     why="vLLM and others refuse to start when the longest allowed context does not fit into the cache beside "
     "the weights.",
     fix="a smaller --max-model-len, a higher memory fraction, an FP8 cache, or more GPUs",
-    evidence=("vllm-project/vllm#10517", "field case D16"),
+    evidence=("vllm-project/vllm#10517", "public manifest: dapperdivers/dapper-cluster, 2026-05"),
 )  # fmt: skip
 def context_too_long(context: Context) -> Iterator[Hit]:
     """The start-up verdict, where the weights alone would fit."""
@@ -159,7 +159,12 @@ def _unnamed_models(context: Context) -> Iterator[Hit]:
     why="bfloat16 needs compute capability 8.0; on older cards old engines refuse, newer ones fall back to float16 and "
     "their compiled kernels may still crash.",
     fix="--dtype half",
-    evidence=("vllm-project/vllm#1157", "vllm-project/vllm#1153", "field cases D01, D23"),
+    evidence=(
+        "vllm-project/vllm#1157",
+        "vllm-project/vllm#1153",
+        "public manifest: TobiasEdman/des-chatbot, 2026-03",
+        "public manifest: adityonugrohoid/gpu-autoscale-inference, 2026-03",
+    ),
 )  # fmt: skip
 def dtype_unsupported(context: Context) -> Iterator[Hit]:
     """Error where the engine refuses or compiles for the format; a warning where it only falls back."""
@@ -216,7 +221,7 @@ def _any_device() -> tuple[Device, ...]:
     why="A rank needs a GPU of its own: with fewer the engine waits or crashes, with more they stand idle and "
     "are paid.",
     fix="limits of nvidia.com/gpu equal to tensor x pipeline x data parallel size",
-    evidence=("research: semantic lint list",),
+    evidence=("seen in public manifests",),
 )  # fmt: skip
 def gpu_count(context: Context) -> Iterator[Hit]:
     """Ranks against GPUs of the container; groups of pods and external launchers left out."""
@@ -284,7 +289,7 @@ def just_fits(context: Context) -> Iterator[Hit]:
     title="GPU and host share one memory",
     why="On unified memory the engine's fraction, the page cache and the pod's limit all come out of the same DRAM.",
     fix="a memory limit above fraction x memory plus the process itself, and a fraction that leaves room for others",
-    evidence=("field case D18",),
+    evidence=("public manifest: Angel-FulFilment-Services/Angel-Intelligence, 2026-02",),
 )  # fmt: skip
 def unified_memory(context: Context) -> Iterator[Hit]:
     """The engine's share against the pod's limit."""
@@ -307,7 +312,7 @@ def unified_memory(context: Context) -> Iterator[Hit]:
     title="The longest context is left to the model",
     why="Without --max-model-len the engine reserves for the model's own maximum, which may be most of the card.",
     fix="--max-model-len with the longest request that is served",
-    evidence=("field case D12",),
+    evidence=("public manifest: HarshithaJ28/llm-infrastructure",),
 )  # fmt: skip
 def default_context(context: Context) -> Iterator[Hit]:
     """Where one request of the model's own length takes gigabytes and nobody said which card it meets."""

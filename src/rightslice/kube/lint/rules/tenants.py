@@ -44,7 +44,11 @@ def _share(context: Context, pod: Pod) -> float | None:
     "second of two "
     "that do not fit fails.",
     fix="fractions that sum below 0.95, fewer tenants, or MIG",
-    evidence=("ovg-project/kvcached#110", "vllm-project/vllm#14376", "field case D03"),
+    evidence=(
+        "ovg-project/kvcached#110",
+        "vllm-project/vllm#14376",
+        "public manifest: jlengelbrecht/prox-ops, 2026-08",
+    ),
 )  # fmt: skip
 def vram_oversubscribed(context: Context) -> Iterator[Hit]:
     """Shares of those that may be scheduled together, largest first, as many as there are slots."""
@@ -83,7 +87,11 @@ def _oversubscribed(context: Context, together: list[tuple[float, Pod]], total: 
     why="Pods that ask for a plain GPU get a turn of a shared one without knowing it; each can take all memory.",
     fix="renameByDefault: true, so that sharing is asked for by name; a memory fraction for every tenant; MIG "
     "where it must hold",
-    evidence=("NVIDIA/k8s-device-plugin#569", "field cases D03, D19"),
+    evidence=(
+        "NVIDIA/k8s-device-plugin#569",
+        "public manifest: jlengelbrecht/prox-ops, 2026-08",
+        "public manifest: redhat-na-ssa/demo-ocp-gpu",
+    ),
 )  # fmt: skip
 def no_isolation(context: Context) -> Iterator[Hit]:
     """Shared under the plain name."""
@@ -113,7 +121,11 @@ def _key(sharing: Sharing) -> str:
     why="Slots are not fractions that add up: MPS admits one for each pod, and with time-slicing two slots may "
     "be the same GPU.",
     fix="request 1",
-    evidence=("NVIDIA/k8s-device-plugin#929", "NVIDIA/k8s-device-plugin#491", "field case D16"),
+    evidence=(
+        "NVIDIA/k8s-device-plugin#929",
+        "NVIDIA/k8s-device-plugin#491",
+        "public manifest: dapperdivers/dapper-cluster, 2026-05",
+    ),
 )  # fmt: skip
 def request_more_than_one(context: Context) -> Iterator[Hit]:
     """A warning where the plugin lets it pass."""
@@ -141,7 +153,7 @@ def request_more_than_one(context: Context) -> Iterator[Hit]:
     title="A number of replicas that the device plugin rejects",
     why="The plugin takes 2 or more (MPS at most 48) and does not start with anything else.",
     fix="2 or more; to disable sharing leave the entry out",
-    evidence=("NVIDIA/k8s-device-plugin: validation of replicas", "field case D19"),
+    evidence=("NVIDIA/k8s-device-plugin: validation of replicas", "public manifest: redhat-na-ssa/demo-ocp-gpu"),
 )  # fmt: skip
 def replicas_below_two(context: Context) -> Iterator[Hit]:
     """Per entry."""
@@ -159,7 +171,7 @@ def replicas_below_two(context: Context) -> Iterator[Hit]:
     title="Replicas of MIG devices that look like slice numbers",
     why="Replicas multiply: each MIG device is offered that many times. They do not say how many slices there are.",
     fix="leave MIG resources out, unless several pods are to share each slice",
-    evidence=("field case D19",),
+    evidence=("public manifest: redhat-na-ssa/demo-ocp-gpu",),
 )  # fmt: skip
 def mig_replicas_misread(context: Context) -> Iterator[Hit]:
     """replicas equal to the compute slices of the profile, for more than one profile."""
@@ -180,7 +192,7 @@ def mig_replicas_misread(context: Context) -> Iterator[Hit]:
     title="The MPS share holds no model",
     why="Under MPS the device plugin caps each client at memory divided by replicas.",
     fix="fewer replicas, a larger card, or time-slicing with fractions",
-    evidence=("field case D16",),
+    evidence=("public manifest: dapperdivers/dapper-cluster, 2026-05",),
 )  # fmt: skip
 def mps_memory_cap(context: Context) -> Iterator[Hit]:
     """What each tenant gets against what it loads, or against the smallest useful LLM."""
@@ -210,7 +222,7 @@ def mps_memory_cap(context: Context) -> Iterator[Hit]:
     why="The MPS server of current device-plugin images is built with CUDA 13, which supports compute "
     "capability 7.5 and newer.",
     fix="time-slicing, or an image built with CUDA 12",
-    evidence=("field case D16",),
+    evidence=("public manifest: dapperdivers/dapper-cluster, 2026-05",),
 )  # fmt: skip
 def mps_architecture(context: Context) -> Iterator[Hit]:
     """By the card that its tenants select."""
@@ -304,7 +316,7 @@ def _adds_up(table: MigGeometry, counts: dict[str, int]) -> bool:
     why="A pod is restarted, rolled out and scaled as a whole: a crash or a new version of one model takes the "
     "other down.",
     fix="a pod for each model, on one GPU by time-slicing, MPS or MIG",
-    evidence=("field case D04",),
+    evidence=("public manifest: WebRTCventures/colocating-voiceai-models-eks, 2026-08",),
 )  # fmt: skip
 def pod_coupling(context: Context) -> Iterator[Hit]:
     """Several containers that compute on GPUs."""
@@ -326,7 +338,7 @@ def _computing(pod: Pod) -> list[Container]:
     title="What the neighbours of an engine are left",
     why="A fraction below one leaves the rest of the card to others, if they can see it.",
     fix="sum the neighbours' memory against it",
-    evidence=("field case D04",),
+    evidence=("public manifest: WebRTCventures/colocating-voiceai-models-eks, 2026-08",),
 )  # fmt: skip
 def budget(context: Context) -> Iterator[Hit]:
     """Where several containers of one pod compute."""
