@@ -70,11 +70,14 @@ def stripped(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     made: dict[str, Any] = {}
+    known = schema.get("properties", {})
     for key, part in schema.items():
         if key == "properties":
             made[key] = {name: stripped(inner) for name, inner in part.items()}
         elif key == "$ref":
             made[key] = part.rpartition("/")[2]
+        elif key == "required":  # the API server fills in defaults before it looks
+            made[key] = [name for name in part if "default" not in known.get(name, {})]
         elif key not in DROPPED and not (key.startswith("x-kubernetes-") and key not in KEPT):
             made[key] = stripped(part)
     return made

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from rightslice.catalogue.accelerators import accelerators, resolve_device
 from rightslice.core.errors import BadInputError, Diagnostic, Location, did_you_mean
-from rightslice.kube.lint.documents import Document, of_kind, parse, patched_files
+from rightslice.kube.lint.documents import Document, may_hold_objects, of_kind, parse, patched_files
 from rightslice.kube.lint.finding import Finding, Rule
 from rightslice.kube.lint.rules.every import rules
 from rightslice.kube.lint.run import lint, select
@@ -79,7 +79,7 @@ def _read(paths: Sequence[Path]) -> tuple[list[Document], list[Diagnostic], int]
     documents: list[Document] = []
     problems: list[Diagnostic] = []
     total, files = 0, 0
-    for name in _files(paths, problems):
+    for name, named in _files(paths, problems):
         try:
             text = (
                 sys.stdin.read(MAX_FILE_BYTES + 1)
@@ -92,6 +92,8 @@ def _read(paths: Sequence[Path]) -> tuple[list[Document], list[Diagnostic], int]
                 if isinstance(error, BadInputError)
                 else [Diagnostic("RS0403", "not UTF-8 text", Location(name))]
             )
+            continue
+        if not named and not may_hold_objects(text):
             continue
         total += len(text)
         if total > MAX_TOTAL_BYTES:
@@ -112,21 +114,22 @@ def _read(paths: Sequence[Path]) -> tuple[list[Document], list[Diagnostic], int]
     return [document for document in documents if os.path.normpath(document.file) not in patches], problems, files
 
 
-def _files(paths: Sequence[Path], problems: list[Diagnostic]) -> Iterator[str]:
-    """Named files, and YAML and JSON below named folders, in order of names; folders behind links are left out."""
+def _files(paths: Sequence[Path], problems: list[Diagnostic]) -> Iterator[tuple[str, bool]]:
+    """Files, and whether they are named: YAML and JSON below named folders, by name; folders behind links are not."""
     count = 0
     for path in paths:
         if str(path) == STANDARD_INPUT:
-            yield STANDARD_INPUT
+            yield STANDARD_INPUT, True
             continue
-        for name in _below(path) if _is_folder(path) else [str(path)]:
+        folder = _is_folder(path)
+        for name in _below(path) if folder else [str(path)]:
             count += 1
             if count > MAX_FILES:
                 problems.append(
                     Diagnostic("RS0404", f"more than {MAX_FILES:,} files: the rest is not read", Location(name))
                 )
                 return
-            yield name
+            yield name, not folder
 
 
 def _is_folder(path: Path) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -16,8 +16,10 @@ _HELM: Final = re.compile(
     r"\{\{-?\s*(?:/\*|(?:toYaml|include|template|define|range|with|if|else|end|tpl|required|default|quote|fromYaml)\b"
     r"|\.(?:Values|Release|Chart|Capabilities|Files|Template)\b|\$\.?[A-Za-z.]*\s*:=)"
 )
-_EMBEDDED: Final = re.compile(r"(?m)^\s*(?:sharing|mig-configs|groups|rules|apiVersion|config|migStrategy)\s*:")
+_EMBEDDED: Final = re.compile(r"(?m)^[\s-]*(?:sharing|mig-configs|groups|rules|apiVersion|config|migStrategy)\s*:")
+_WORTH_READING: Final = re.compile(r"apiVersion|(?m:^[\s-]*(?:sharing|mig-configs|groups)\s*:)")
 _CONFIGURATION: Final = re.compile(r"(?m)^(?:sharing|mig-configs)\s*:|^version:\s*v1\s*$")
+_BLOCK: Final = re.compile(r"[|>][-+0-9]*\s*(?:#.*)?$")
 RENDER_FIRST: Final = "render it first: helm template CHART | rightslice lint -"
 
 
@@ -25,13 +27,16 @@ RENDER_FIRST: Final = "render it first: helm template CHART | rightslice lint -"
 class Document:
     """One object, or one piece of YAML inside another (`outer`, at `outer_path`).
 
-    `first_line`: line of the file in which the piece begins.
+    `source`: the lines from which it was read. `first_line`: line of the file in which they begin; `flat`: they are one
+    quoted string there.
     """
 
     file: str
     value: Value
     tree: Node = field(repr=False)
+    source: Sequence[str] = field(repr=False)
     first_line: int = 1
+    flat: bool = False
     outer: Document | None = None
     outer_path: Path = ()
 
@@ -73,7 +78,8 @@ class Document:
 
     def line(self, path: Path) -> int:
         """Line of the key or entry at a path, of the deepest one that exists."""
-        return self.first_line - 1 + Tree("", [""], self.tree).resolve((*path, "[key]")).line
+        within = 1 if self.flat else Tree("", [""], self.tree).resolve((*path, "[key]")).line
+        return self.first_line - 1 + within
 
     def node(self, path: Path) -> Node:
         """What stands at a path, of the deepest one that exists."""
@@ -86,6 +92,11 @@ class Read:
 
     documents: tuple[Document, ...] = ()
     problems: tuple[Diagnostic, ...] = ()
+
+
+def may_hold_objects(text_: str) -> bool:
+    """Whether a file that nobody named is worth reading: it speaks of objects, alert rules or shared GPUs."""
+    return _WORTH_READING.search(text_) is not None
 
 
 def parse(text_: str, file: str) -> Read:
@@ -101,9 +112,11 @@ def parse(text_: str, file: str) -> Read:
         for tree in compose_all(text_, file, max_values=MAX_VALUES):
             problems += [tree.diagnostic(found) for found in tree.findings]
             if isinstance(tree.root.plain, dict | list):
-                documents += _opened(Document(file, tree.root.plain, tree.root))
+                documents += _opened(Document(file, tree.root.plain, tree.root, tree.lines))
     except BadInputError as error:
         problems += error.diagnostics
+    if problems and "{{" in text_:
+        return Read(problems=(_template(file, text_),))
     inner: list[Document] = []
     for document in documents:
         read = _embedded(document)
@@ -114,10 +127,8 @@ def parse(text_: str, file: str) -> Read:
 
 def _template(file: str, text_: str) -> Diagnostic:
     match = _HELM.search(text_)
-    line = text_[: match.start()].count("\n") + 1 if match else 0
-    return Diagnostic(
-        "RS6000", "a Helm template is not YAML yet: not checked", Location(file, line), RENDER_FIRST, "warn"
-    )
+    line = text_[: match.start() if match else text_.index("{{")].count("\n") + 1
+    return Diagnostic("RS6000", "a template is not YAML yet: not checked", Location(file, line), RENDER_FIRST, "warn")
 
 
 def _opened(document: Document) -> Iterator[Document]:
@@ -139,27 +150,31 @@ def _embedded(document: Document) -> Read:
     """YAML inside of strings: configuration of device plugins, MIG layouts, alert rules, objects."""
     documents: list[Document] = []
     problems: list[Diagnostic] = []
+    if document.kind in ("Kustomization", "Component"):
+        return Read()  # its strings are patches
     for path, value in walk(document.value):
         if not (isinstance(value, str) and "\n" in value and _EMBEDDED.search(value)):
             continue
         node = document.node(path)
-        first = document.first_line - 1 + node.line + (0 if node.quoted and value.count("\n") > node.width else 1)
+        block = _BLOCK.search(document.source[node.line - 1]) is not None
+        first = document.first_line - 1 + node.line + (1 if block else 0)
         try:
-            trees = (tree.root for tree in compose_all(value, document.file, max_values=MAX_VALUES))
+            trees = compose_all(value, document.file, max_values=MAX_VALUES)
             documents += [
-                Document(document.file, root.plain, root, first, document, path)
-                for root in trees
-                if isinstance(root.plain, dict)
+                Document(document.file, tree.root.plain, tree.root, tree.lines, first, not block, document, path)
+                for tree in trees
+                if isinstance(tree.root.plain, dict)
             ]
         except BadInputError as error:
             if _CONFIGURATION.search(value):
-                problems += [_inside(found, document, path, first) for found in error.diagnostics]
+                problems += [_inside(found, document, path, first if block else 0) for found in error.diagnostics]
     return Read(tuple(documents), tuple(problems))
 
 
 def _inside(found: Diagnostic, document: Document, path: Path, first_line: int) -> Diagnostic:
-    """A syntax mistake in a string of a document."""
-    line = first_line - 1 + (found.location.line if found.location else 1)
+    """A syntax mistake in a string of a document; `first_line` 0: it is no block of lines."""
+    within = found.location.line if found.location else 1
+    line = first_line - 1 + within if first_line else document.line(path)
     where = ".".join(map(str, path))
     message = f"{document.kind or 'document'} {document.name}: the YAML in {where} cannot be parsed: {found.message}"
     hint = found.hint or "the string is YAML of its own: mend it as such"

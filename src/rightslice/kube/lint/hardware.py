@@ -63,14 +63,16 @@ def hardware_of(pod: Pod, pools: Sequence[Document], default: str = "") -> Hardw
     profile = _profile(pod)
     labels = pod.node_labels
     named = [(key, value) for key, values in labels.items() if _GPU_KEY.search(key) for value in values]
+    types = [value for key in _TYPE_KEYS for value in labels.get(key, ())]
+    rows = machines_of(types)
     for key, value in named:
         if names := named_accelerators(value, key):
-            return Hardware(_devices(names, profile or _suffix(value)), (), f"{key}: {value}", pinned=True)
-    types = [value for key in _TYPE_KEYS for value in labels.get(key, ())]
-    if types and (rows := machines_of(types)):
+            return Hardware(_devices(names, profile or _suffix(value)), rows, f"{key}: {value}", pinned=True)
+    if rows:
         return _of_machines(rows, f"machine type {', '.join(types)}", profile)
     for pool in _pools_of(pod, pools):
-        if rows := pool_machines(pool):
+        rows = pool_machines(pool)
+        if rows:
             return _of_machines(rows, f"{pool.kind} {pool.name}", profile)
     if default and (found := resolve_device(default)):
         return Hardware(

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from rightslice.core.errors import did_you_mean
 from rightslice.kube.lint.documents import Document
-from rightslice.kube.lint.values import Path, Value, shown
+from rightslice.kube.lint.values import Path, Value, placeholder, shown
 
 Fault = Literal["unknown", "type", "missing", "value"]
 Schema = Mapping[str, Any]
@@ -81,7 +81,7 @@ def _resolved(schema: Schema) -> Schema:
 
 def _check(place: _Place, value: Value, schema: Schema, path: Path) -> Iterator[Problem]:
     schema = _resolved(schema)
-    if value is None:
+    if value is None or placeholder(value):
         return
     if schema.get("x-kubernetes-int-or-string"):
         if isinstance(value, bool) or not isinstance(value, str | int | float):

@@ -41,6 +41,7 @@ _BREAKS: Final = frozenset({";", "&&", "||", "|", "&", "(", ")", "\n", "{", "}",
 _ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _VARIABLE: Final = re.compile(r"\$\(([A-Za-z_]\w*)\)|\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}|\$([A-Za-z_]\w*)")
 _VERSION: Final = re.compile(r"v?(\d+(?:\.\d+){1,3}(?:(?:\.post|rc|a|b)\d+)?)")
+_MOST: Final = 1e9
 _LONGEST: Final = 100_000
 """Characters of a script."""
 
@@ -71,18 +72,20 @@ class Server:
             if not word.startswith("-") or re.fullmatch(r"-\d.*", word):
                 continue
             flag, given, value = word.partition("=")
-            flag = f"--{flag[2:].replace('_', '-')}" if flag.startswith("--") else flag
+            if flag not in spelled and flag.startswith("--"):
+                flag = f"--{flag[2:].replace('_', '-')}"
             if not given and index + 1 < len(words) and not re.match(r"-[A-Za-z-]", words[index + 1]):
                 value = words[index + 1]
             found[spelled.get(flag, flag)] = value
         return found
 
     def number(self, flag: str) -> float | None:
-        """The number that a flag is given."""
+        """The number that a flag is given; None for none, and for what no flag takes."""
         try:
-            return float(self.flags[flag])
+            given = float(self.flags[flag])
         except (KeyError, ValueError):
             return None
+        return given if 0.0 <= given <= _MOST else None
 
     @property
     def tensor_parallel(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -46,8 +46,9 @@ class Verdict:
         return self.report is not None and self.report.verdict in ("starts", "uncertain")
 
 
-def arguments_of(server: Server) -> str:
-    """Its command line without the model and without what depends on variables that are not known."""
+def arguments_of(server: Server, *, converted: bool = False) -> str:
+    """Its command line without the model and without what depends on variables that are not known; `converted`: nor
+    with a method of quantisation, for the checkpoint stands in for the one that is quantised so."""
     kept: list[str] = []
     words = [word for word in server.words if word != server.model or word.startswith("-")]
     for word in words:
@@ -55,8 +56,22 @@ def arguments_of(server: Server) -> str:
             kept.append(word)
         elif not word.startswith("-") and kept and kept[-1].startswith("-") and "=" not in kept[-1]:
             kept.pop()  # the flag whose value it is
-    named = ("--model", "--model-path", "--served-model-name", "-m")
-    return shlex.join(word for word in kept if word.partition("=")[0] not in named)
+    dropped = {"--model", "--model-path", *(("--quantization", "-q") if converted else ())}
+    return shlex.join(_without(kept, dropped))
+
+
+def _without(words: list[str], flags: set[str]) -> Iterator[str]:
+    """The words without some flags and their values."""
+    skip = False
+    for word in words:
+        flag, given, _ = word.partition("=")
+        if flag in flags:
+            skip = not given
+        elif skip and not word.startswith("-"):
+            skip = False
+        else:
+            skip = False
+            yield word
 
 
 def verdicts(server: Server, model: Model, devices: tuple[Device, ...]) -> tuple[Verdict, ...]:
@@ -67,7 +82,7 @@ def verdicts(server: Server, model: Model, devices: tuple[Device, ...]) -> tuple
 
 
 def _verdict(server: Server, model: Model, architecture: Architecture, device: Device) -> Verdict:
-    arguments, version = arguments_of(server), server.version
+    arguments, version = arguments_of(server, converted=model.formats.weights is not None), server.version
     try:
         line = command_line(
             architecture, device, engine_name=server.engine, version=version, arguments=arguments, formats=model.formats

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -15,9 +16,10 @@ _SUFFIXES: Final[Mapping[str, float]] = {
     "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60,
 }  # fmt: skip
 _QUANTITY: Final = re.compile(
-    r"([+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30}))(?:([eE][+-]?\d{1,3})|([numkMGTPE]i?|Ki)?)"
+    r"([+-]?(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30}))(?:([eE][+-]?[0-9]{1,3})|([numkMGTPE]i?|Ki)?)"
 )
-_DURATION: Final = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)(ms|s|m|h|d)")
+_FILLED_IN: Final = re.compile(r"\$\{|\$\(|\{\{|<[A-Za-z][\w -]*>|^\$[A-Z_]+$")
+_DURATION: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|s|m|h|d)")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -53,18 +55,32 @@ def shown(value: Value) -> str:
     return str(value)[:60] if isinstance(value, str | int | float) else ""
 
 
+def placeholder(value: Value) -> bool:
+    """Whether somebody fills it in before it is applied: `${NAME}`, `$(NAME)`, `{{ name }}`, `<name>`."""
+    return isinstance(value, str) and _FILLED_IN.search(value) is not None
+
+
 def quantity(value: Value) -> float | None:
     """A Kubernetes quantity (`500m`, `16Gi`, `1e3`, `2`) as a number; None where it is none."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
-        return float(value)
+        return _float(value)
     match = _QUANTITY.fullmatch(value.strip()) if isinstance(value, str) and len(value) <= 64 else None
     if match is None:
         return None
     if match[2]:
-        return float(match[1] + match[2])
-    return float(match[1]) * _SUFFIXES[match[3] or ""]
+        return _float(float(match[1] + match[2]))
+    return _float(float(match[1]) * _SUFFIXES[match[3] or ""])
+
+
+def _float(value: float) -> float | None:
+    """None for what is no finite number of that size."""
+    try:
+        made = float(value)
+    except OverflowError:
+        return None
+    return made if math.isfinite(made) else None
 
 
 def whole(value: Value) -> int | None:
@@ -76,10 +92,10 @@ def whole(value: Value) -> int | None:
 def seconds(value: Value) -> float | None:
     """`30s`, `5m`, `1h30m` as Go and Prometheus write durations; a number counts as seconds."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+        return _float(value)
     if not isinstance(value, str) or not 0 < len(value) <= 40:
         return None
-    if value.isdigit():
+    if value.isdecimal() and value.isascii():
         return float(value)
     parts = _DURATION.findall(value)
     if not parts or "".join(number + unit for number, unit in parts) != value:

@@ -21,7 +21,8 @@ _INTERNAL = (
     "service.beta.kubernetes.io/aws-load-balancer-internal", "service.beta.kubernetes.io/azure-load-balancer-internal",
 )  # fmt: skip
 _PLACEHOLDERS = re.compile(
-    r"|none|dummy|empty|not-?needed|test|x+|changeme|token-abc123|\$.*|<.*>|\{\{.*", re.IGNORECASE
+    r"(?-i:[A-Z_]*)|.*(?:your|replace|example).*|none|dummy|empty|not-?needed|test|x+|changeme|token-abc123|\$.*|<.*>|\{\{.*",
+    re.IGNORECASE,
 )
 
 
@@ -43,9 +44,8 @@ def privileged(context: Context) -> Iterator[Hit]:
         if pod.document.kind == "DaemonSet":
             continue
         for container in pod.containers:
-            if _AGENTS.search(container.image) or not (
-                container.accelerators or needs_cuda(container) or context.server(pod)
-            ):
+            on_gpu = container.nvidia or needs_cuda(container) or _served(context, container)
+            if _AGENTS.search(container.image) or not on_gpu:
                 continue
             found = ["privileged"] if dig(container.value, "securityContext", "privileged") is True else []
             found += [name for name in ("hostPID", "hostIPC", "hostNetwork") if pod.spec.get(name) is True]
@@ -84,6 +84,12 @@ def public_no_auth(context: Context) -> Iterator[Hit]:
                 "--api-key: open to all"
             )
             yield Hit(service, ("spec", "type"), message)
+
+
+def _served(context: Context, container: Container) -> bool:
+    """Whether it starts an engine on something else than a TPU, whose older nodes need privileges."""
+    tpu = any("tpu" in name for name in container.accelerators)
+    return not tpu and any(server.container is container for server in context.servers)
 
 
 def _private(service: Document) -> bool:

@@ -16,7 +16,10 @@ from rightslice.kube.lint.sharing import strategies
 from rightslice.kube.lint.values import dig, entries, fields, quantity, shown, text, whole
 from rightslice.kube.lint.workloads import GPU, MIG, Container, Pod
 
-_CUDA_IMAGE = re.compile(r"(?:^|[-_./:])(?:cuda|cu1[0-9]{2}|gpu|nvidia)(?:[-_.:0-9]|$)")
+_CUDA_IMAGE = re.compile(
+    r"(?=.*(?:^|[-_./:])(?:cuda|cu1[0-9]{2}|gpu)(?:[-_.:0-9]|$))"
+    r".*(?:whisper|speech|speaches|tts|asr|embed|rerank|diffusion|comfy|inference|localai|llama|triton|infinity)"
+)
 _CPU = re.compile(r"(?:^|[-_./:])(?:cpu|rocm|hpu|gaudi|neuron|tpu|xpu|openvino)(?:[-_.:]|$)")
 _GPU_ENGINES = frozenset({"vllm", "sglang", "nim", "tensorrt-llm", "tgi"})
 _AGENTS = re.compile(
@@ -24,6 +27,10 @@ _AGENTS = re.compile(
     r"nccl|cuda-sample|cuda-vector|validator|nvtop|gpustat"
 )
 _TAINT = "nvidia.com/gpu"
+_ELSEWHERE = frozenset({
+    "DaemonSet", "NIMService", "NIMPipeline", "ServingRuntime", "ClusterServingRuntime", "LLMInferenceServiceConfig",
+})  # fmt: skip
+"""Kinds whose GPUs another object requests, or an operator."""
 
 
 def needs_cuda(container: Container) -> str:
@@ -41,7 +48,7 @@ def needs_cuda(container: Container) -> str:
         return f"image {container.image}"
     if re.search(r"--device[ =]cuda|--n-gpu-layers[ =](?!0\b)|--gpus[ =]", words):
         return "its arguments ask for CUDA"
-    return f"image {container.image}" if _CUDA_IMAGE.search(container.image) else ""
+    return f"image {container.image}" if _CUDA_IMAGE.match(container.image) else ""
 
 
 def _serves(container: Container, context: Context) -> bool:
@@ -53,7 +60,7 @@ def _serves(container: Container, context: Context) -> bool:
 
 
 def _exempt(pod: Pod) -> bool:
-    return pod.document.kind in ("DaemonSet", "NIMService", "NIMPipeline") or pod.document.namespace in (
+    return pod.document.kind in _ELSEWHERE or pod.document.namespace in (
         "gpu-operator", "kube-system", "nvidia-gpu-operator",
     )  # fmt: skip
 
@@ -233,7 +240,8 @@ def cuda_visible_devices(context: Context) -> Iterator[Hit]:
     evidence=("Azure/AKS#1449", "public manifest: adityonugrohoid/gpu-autoscale-inference, 2026-03"),
 )  # fmt: skip
 def toleration_missing(context: Context) -> Iterator[Hit]:
-    """An error against a taint of a node pool here; on GKE, where it is added, only a word about other platforms."""
+    """An error against a taint of a node pool here; on GKE, where it is added, a word about others where nodes come
+    and go with the pod."""
     for pod in context.pods:
         if not pod.gpus or pod.document.kind in ("NIMService", "NIMPipeline"):
             continue
@@ -246,12 +254,18 @@ def toleration_missing(context: Context) -> Iterator[Hit]:
                     f"NodePool {tainted.name} taints its nodes with {_TAINT}, this pod does not tolerate it: Pending"
                 )
                 yield Hit(pod.document, path, message)
-        elif "gke" in platforms_of(pod) and not pod.tolerations and not pools:
+        elif "gke" in platforms_of(pod) and not pod.tolerations and not pools and _from_zero(context, pod):
             message = (
                 "GKE adds the toleration of the nvidia.com/gpu taint by itself; on any other platform it "
                 "must be written"
             )
             yield Hit(pod.document, path, message, "", "info")
+
+
+def _from_zero(context: Context, pod: Pod) -> bool:
+    """Whether each wake-up needs a node that is not there yet."""
+    scaler = context.scaler(pod)
+    return pod.replicas == 0 or pod.least == 0 or (scaler is not None and scaler.least == 0)
 
 
 def _has_gpu_taint(pool: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from rightslice.catalogue.hardware import Device
@@ -37,7 +38,8 @@ def floating_tag(context: Context) -> Iterator[Hit]:
         for container in pod.containers:
             image = container.image
             known = any(server.container is container for server in context.servers)
-            if not image or "@" in image or "$" in image or not (container.accelerators or known):
+            placeholder = not image or re.fullmatch(r"[A-Z_]+", image) or re.search(r"[@$<{]", image)
+            if placeholder or not (container.nvidia or known):
                 continue
             tag = image.rpartition("/")[2].partition(":")[2]
             if tag in ("", "latest", "nightly", "main", "master", "stable", "edge"):
@@ -129,8 +131,8 @@ def overprovisioned(context: Context) -> Iterator[Hit]:
         each = model.weights_bytes / server.ranks
         if 2 * each < 0.75 * room and each < 0.4 * room:
             message = (
-                f"{model.about} over {server.ranks} GPUs are {each / GIB:.0f} GiB each; {server.ranks // 2} GPUs "
-                f"({2 * each / GIB:.0f} GiB each) hold them too"
+                f"{model.about} over {server.ranks} GPUs are {each / GIB:.1f} GiB each; {server.ranks // 2} GPUs "
+                f"({2 * each / GIB:.1f} GiB each) hold them too"
             )
             yield Hit(server.container.document, server.container.args_path, message)
 

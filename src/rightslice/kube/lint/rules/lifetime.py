@@ -11,7 +11,7 @@ from rightslice.kube.lint.context import Context
 from rightslice.kube.lint.finding import Hit, rule
 from rightslice.kube.lint.servers import Server
 from rightslice.kube.lint.startup import JUDGED, downloads, engine_title, is_path, load_of
-from rightslice.kube.lint.values import Value, dig, fields, shown, text, whole
+from rightslice.kube.lint.values import Value, dig, entries, fields, shown, text, whole
 from rightslice.kube.lint.workloads import Container
 
 _PATIENT_S = 600
@@ -205,7 +205,7 @@ def _port(server: Server, value: Value) -> int | None:
     number = whole(value)
     if number is not None:
         return number
-    for entry in map(fields, server.container.value.get("ports") or ()):
+    for entry in map(fields, entries(server.container.value.get("ports"))):
         if text(entry.get("name")) == value:
             return whole(entry.get("containerPort"))
     return None
@@ -216,7 +216,7 @@ def _behind(server: Server, port: int) -> bool:
     others = [container for container in server.pod.containers if container is not server.container]
     return any(
         whole(fields(entry).get("containerPort")) == port
-        for container in others for entry in container.value.get("ports") or ()
+        for container in others for entry in entries(container.value.get("ports"))
     )  # fmt: skip
 
 
@@ -450,9 +450,9 @@ def wrong_path(context: Context) -> Iterator[Hit]:
             found = probe(server.container, kind)
             path = text(dig(found.value, "httpGet", "path")) if found else ""
             port = _port(server, dig(found.value, "httpGet", "port")) if found else None
-            if not path or not known or path.partition("?")[0].startswith(known) or (port and _behind(server, port)):
-                continue
-            if server.flags.get("--root-path"):
+            plain = f"{path.partition('?')[0].rstrip('/')}/"
+            own = any(plain.startswith(f"{place}/") for place in known)
+            if not path or not known or own or (port and _behind(server, port)) or "--root-path" in server.flags:
                 continue
             message = f"{kind} asks {path}; {engine_title(server.engine)} has {known[0]}"
             yield Hit(server.container.document, at(server.container, kind), message, f"path: {known[0]}")

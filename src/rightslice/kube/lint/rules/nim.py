@@ -62,16 +62,12 @@ def replicas_and_scale(context: Context) -> Iterator[Hit]:
     evidence=("NVIDIA/k8s-nim-operator#407",),
 )  # fmt: skip
 def profile_id(context: Context) -> Iterator[Hit]:
-    """NIMCache profiles, storage.nimCache.profile and NIM_MODEL_PROFILE."""
+    """Profiles of a NIMCache."""
     for document in context.of("NIMCache"):
         for index, profile in enumerate(entries(document.get("spec", "source", "ngc", "model", "profiles"))):
             if not _PROFILE.fullmatch(text(profile)) and profile != "all":
                 where: Path = ("spec", "source", "ngc", "model", "profiles", index)
                 yield Hit(document, where, f'"{shown(profile)}" is no profile id')
-    for document, path, spec in _services(context):
-        profile = text(dig(spec, "storage", "nimCache", "profile"))
-        if profile and not _PROFILE.fullmatch(profile):
-            yield Hit(document, (*path, "storage", "nimCache", "profile"), f'"{profile[:60]}" is no profile id')
 
 
 @rule(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import PurePath
 
 from rightslice.kube.lint.context import Context
+from rightslice.kube.lint.documents import Document
 from rightslice.kube.lint.finding import Check, Hit, rule
 from rightslice.kube.lint.schema import Fault
-from rightslice.kube.lint.values import dig, entries, fields, shown, text, whole
+from rightslice.kube.lint.values import dig, entries, fields, placeholder, shown, text, walk, whole
 
 _LABEL = re.compile(r"(?:[A-Za-z0-9](?:[-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?")
 _MOST_CONFIG_BYTES = 1_048_576
@@ -19,13 +21,18 @@ _PARTIAL = frozenset({"ClusterPolicy"})
 def _against_schema(fault: Fault) -> Check:
     def check(context: Context) -> Iterator[Hit]:
         for document in context.objects:
-            if document.kind in _PARTIAL and fault == "missing":
+            if _is_patch(document) or (document.kind in _PARTIAL and fault == "missing"):
                 continue
             for problem in context.schema_problems(document):
                 if problem.fault == fault:
                     yield Hit(document, problem.path, problem.message, problem.hint)
 
     return check
+
+
+def _is_patch(document: Document) -> bool:
+    """A part of an object, by its directive or the name of its file."""
+    return document.get("$patch") is not None or "patch" in PurePath(document.file).name
 
 
 _EVIDENCE = ("schemas of Kubernetes 1.37 and of the custom resources' projects",)
@@ -93,7 +100,8 @@ def selector_mismatch(context: Context) -> Iterator[Hit]:
 def volume_missing(context: Context) -> Iterator[Hit]:
     """volumeMounts against volumes and claim templates."""
     for pod in context.pods:
-        templates = entries(pod.document.get("spec", "volumeClaimTemplates"))
+        claims = (value for path, value in walk(pod.document.value) if path[-1:] == ("volumeClaimTemplates",))
+        templates = [template for value in claims for template in entries(value)]
         known = {*pod.volumes, *(text(dig(template, "metadata", "name")) for template in templates)}
         if pod.document.kind in ("NIMService", "NIMPipeline"):
             continue
@@ -122,9 +130,10 @@ def service_port(context: Context) -> Iterator[Hit]:
         }  # fmt: skip
         for index, port in enumerate(map(fields, entries(service.get("spec", "ports")))):
             target = port.get("targetPort")
-            if pods and isinstance(target, str) and whole(target) is None and target not in declared:
+            named = isinstance(target, str) and whole(target) is None and not placeholder(target)
+            if pods and named and target not in declared:
                 message = (
-                    f"targetPort {target[:40]}: no container of {pods[0].document.name} declares a port of that name"
+                    f"targetPort {shown(target)}: no container of {pods[0].document.name} declares a port of that name"
                 )
                 yield Hit(service, ("spec", "ports", index, "targetPort"), message)
 
@@ -166,7 +175,7 @@ def label_value(context: Context) -> Iterator[Hit]:
         ]
         for path in places:
             for key, value in fields(document.get(*path)).items():
-                if isinstance(value, str) and not _LABEL.fullmatch(value):
+                if isinstance(value, str) and not _LABEL.fullmatch(value) and not placeholder(value):
                     yield Hit(
                         document, (*path, key), f'label {key}: "{value[:40]}" ({len(value)} characters) is refused'
                     )

@@ -15,6 +15,7 @@ from rightslice.kube.lint.workloads import Container, Pod
 
 _DEFAULT_DEADLINE_S = 600
 _DEFAULT_GRACE_S = 30
+_TOLERATED_S = 60
 _SPOT = {
     "cloud.google.com/gke-spot": "true", "kubernetes.azure.com/scalesetpriority": "spot",
     "karpenter.sh/capacity-type": "spot", "eks.amazonaws.com/capacityType": "SPOT",
@@ -114,7 +115,7 @@ def deadline(context: Context) -> Iterator[Hit]:
         if document.kind != "Deployment" or start is None:
             continue
         stated = whole(document.get("spec", "progressDeadlineSeconds"))
-        if (stated or _DEFAULT_DEADLINE_S) < start.window_s:
+        if (stated or _DEFAULT_DEADLINE_S) + _TOLERATED_S < start.window_s:
             said = f"progressDeadlineSeconds {stated}" if stated else f"the default of {_DEFAULT_DEADLINE_S} s"
             message = f"{said}, but a pod may start for {start.window_s} s: the rollout is reported as failed before"
             path = ("spec", "progressDeadlineSeconds") if stated else ("spec",)

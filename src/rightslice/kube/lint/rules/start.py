@@ -18,6 +18,8 @@ _CARD_CLASSES_GB = (16, 24, 40, 48, 80, 96, 141, 180, 288)
 """Memory of accelerators that are sold, in the steps that people think in."""
 _UNPINNED_GB = 48
 """A model that needs more on each GPU must say so: most clusters have cards of this size or less."""
+_WHOLE_MACHINE = 8
+"""GPUs of a machine for large models, whose cards have 80 GB as a rule."""
 _UNIFIED = ("Jetson-AGX-Thor", "GB10", "DGX-Spark")
 _FIRST_BFLOAT16 = 8.0
 _CLASS_8B_KV_BYTES = 131_072
@@ -38,7 +40,8 @@ def hit(server: Server, message: str, fix: str = "") -> Hit:
 
 
 def _per_rank(server: Server, model: Model) -> float:
-    return (model.weights_bytes or 0.0) / server.ranks
+    spread = server.ranks if server.engine in JUDGED else max(1, sum(server.container.nvidia.values()))
+    return (model.weights_bytes or 0.0) / spread
 
 
 def _usable(server: Server, device: Device) -> float:
@@ -56,7 +59,10 @@ def weights_do_not_fit(context: Context) -> Iterator[Hit]:
     """Weights of one rank against the usable memory of the largest device where the pod may land."""
     for server in context.servers:
         model = context.model(server)
-        if model is None or not model.weights_bytes or server.engine not in (*JUDGED, "llamacpp", "tgi"):
+        quantised = server.engine == "tgi" and (
+            "--quantize" in server.flags or "QUANTIZE" in server.container.variables
+        )
+        if model is None or not model.weights_bytes or server.engine not in (*JUDGED, "llamacpp", "tgi") or quantised:
             continue
         each, hardware = _per_rank(server, model), context.hardware(server.pod)
         shared = context.shared(server.container)
@@ -84,7 +90,7 @@ def _unpinned(server: Server, model: Model, each: float, split: str) -> Iterator
     if enough is None:
         message = f"{model.about}{split}: no accelerator holds that, not with {_CARD_CLASSES_GB[-1]} GB"
         yield hit(server, message, "more tensor parallelism, over several nodes if need be")
-    elif enough > _UNPINNED_GB:
+    elif enough > (_UNPINNED_GB if sum(server.container.nvidia.values()) < _WHOLE_MACHINE else _CARD_CLASSES_GB[4]):
         message = (
             f"{model.about}{split}: only accelerators of {enough} GB and more hold that, those of "
             f"{_UNPINNED_GB} GB and less cannot start it, and nothing here selects the GPU"
