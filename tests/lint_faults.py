@@ -194,6 +194,20 @@ def balancer(**more: Any) -> Object:
     return service(type="LoadBalancer", **more)
 
 
+def _fraction(value: str) -> Object:
+    """A server with a fraction by annotation."""
+    made = server({"resources": {"requests": {GPU: REMOVED}, "limits": {GPU: REMOVED}}})
+    made["spec"]["template"]["metadata"]["annotations"] = {"gpu-fraction": value}
+    return made
+
+
+def _nim_slice(version: str) -> Object:
+    """An LLM NIM on a MIG slice."""
+    made = nim(image={"tag": version})
+    made["spec"]["resources"] = {"limits": {"nvidia.com/mig-3g.40gb": 1}}
+    return made
+
+
 def _short(made: Object) -> Object:
     """With a startup probe of a minute and a half."""
     container = made["spec"]["template"]["spec"]["containers"][0]
@@ -319,6 +333,19 @@ FAULTS: dict[str, Twins] = {
         [server(gpus(2), {"nodeSelector": {NODE: "g5.xlarge"}})],
         [server(gpus(4), {"nodeSelector": {NODE: "g5.12xlarge"}})],
     ),
+    "RS6213": (
+        [
+            server(
+                pod={
+                    "nodeSelector": {
+                        "cloud.google.com/gke-accelerator": "nvidia-l4",
+                        "eks.amazonaws.com/nodegroup": "gpu",
+                    }
+                }
+            )
+        ],
+        [server(pod={"nodeSelector": {"cloud.google.com/gke-accelerator": "nvidia-l4"}})],
+    ),
     "RS6301": (
         [shared(), budgeted("a", "0.7"), budgeted("b", "0.5")],
         [shared(), budgeted("a", "0.45"), budgeted("b", "0.5")],
@@ -344,6 +371,7 @@ FAULTS: dict[str, Twins] = {
         [plugin({"timeSlicing": listed((GPU, 2))}, flags={"renameByDefault": True})],
         [shared(rename=True)],
     ),
+    "RS6314": ([_fraction("0.3")], [_fraction("0.95")]),
     "RS6401": (
         [server({**NO_STARTUP, "livenessProbe": probe(initialDelaySeconds=30)})],
         [server({**NO_STARTUP, "livenessProbe": probe(initialDelaySeconds=400)})],
@@ -467,6 +495,7 @@ FAULTS: dict[str, Twins] = {
     "RS6702": ([nim(scale={"enabled": True, "hpa": {"maxReplicas": 3}})], [nim()]),
     "RS6703": ([profiled("default")], [profiled("a" * 64)]),
     "RS6704": ([cache("ReadWriteOnce"), nim(replicas=3)], [cache("ReadWriteMany"), nim(replicas=3)]),
+    "RS6705": ([_nim_slice("1.8.0")], [_nim_slice("1.13.0")]),
     "RS6801": ([compute_class({"machineType": "g2-standard-4"})], [compute_class(L4_RULE)]),
     "RS6802": (
         [compute_class(L4_RULE, {**L4_RULE, "flexStart": {"enabled": True}}, whenUnsatisfiable="DoNotScaleUp")],

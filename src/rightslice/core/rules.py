@@ -139,6 +139,7 @@ RULES: Final[dict[str, str]] = {
     "RS6210": "mig.tp-across-slices",
     "RS6211": "mig.profile-unknown",
     "RS6212": "gpu.more-than-node",
+    "RS6213": "gpu.selector-contradiction",
     # whether tenants fit together
     "RS6301": "share.vram-oversubscribed",
     "RS6302": "share.no-isolation",
@@ -153,6 +154,7 @@ RULES: Final[dict[str, str]] = {
     "RS6311": "share.budget",
     "RS6312": "share.mps-on-mig",
     "RS6313": "share.flag-ignored",
+    "RS6314": "share.soft-fraction",
     # whether a server lives long enough to serve
     "RS6401": "probe.kills-before-ready",
     "RS6402": "probe.no-startup",
@@ -209,6 +211,7 @@ RULES: Final[dict[str, str]] = {
     "RS6702": "nim.replicas-and-scale",
     "RS6703": "nim.profile-id",
     "RS6704": "nim.cache-access",
+    "RS6705": "nim.mig-unsupported",
     # node pools
     "RS6801": "cc.gpu-block-missing",
     "RS6802": "cc.unsatisfiable-with-flex",

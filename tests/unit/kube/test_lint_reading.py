@@ -61,7 +61,7 @@ def test_a_quoted_string_is_one_line() -> None:
     ("text", "rule"),
     [
         ("a: [1, 2", "RS0101"),
-        ("a: 1\na: 2\n", "RS0102"),
+        ("apiVersion: v1\nkind: Pod\na: 1\na: 2\n", "RS0102"),
         ("a:\n\t- b\n", "RS0101"),
         ("[" * 100_000, "RS0101"),
         ("{a: " * 100_000, "RS0101"),
@@ -69,7 +69,7 @@ def test_a_quoted_string_is_one_line() -> None:
         ("a: &a [*a]", "RS0103"),
         ("kind: {{ .Values.kind }}\n", "RS6000"),
         ("{{- if .Values.on }}\nkind: Pod\n{{- end }}\n", "RS6000"),
-        ("name: {{NAME}}\n", "RS6000"),
+        ("apiVersion: v1\nkind: Pod\nname: {{NAME}}\n", "RS6000"),
         ("a: \x07", "RS0403"),
     ],
 )  # fmt: skip

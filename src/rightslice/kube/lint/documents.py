@@ -110,9 +110,11 @@ def parse(text_: str, file: str) -> Read:
     problems: list[Diagnostic] = []
     try:
         for tree in compose_all(text_, file, max_values=MAX_VALUES):
-            problems += [tree.diagnostic(found) for found in tree.findings]
             if isinstance(tree.root.plain, dict | list):
-                documents += _opened(Document(file, tree.root.plain, tree.root, tree.lines))
+                opened = list(_opened(Document(file, tree.root.plain, tree.root, tree.lines)))
+                documents += opened
+                if any(document.is_object for document in opened):
+                    problems += [tree.diagnostic(found) for found in tree.findings]
     except BadInputError as error:
         problems += error.diagnostics
     if problems and "{{" in text_:

@@ -27,6 +27,9 @@ _BYTES: Final[Mapping[str, float]] = {"bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int
 """Per parameter; 4-bit formats with their scales in groups of 64 to 128."""
 _QUANTISED: Final = {"awq": "int4", "gptq": "int4", "awq_marlin": "int4", "gptq_marlin": "int4", "fp8": "fp8",
                      "bitsandbytes": "int4", "modelopt": "fp8", "modelopt_fp4": "nvfp4", "w8a8_fp8": "fp8"}  # fmt: skip
+_NATIVE_FP8: Final = ("deepseek-v3", "deepseek-r1", "deepseek-v4")
+"""Families that are published in FP8; others have a 16-bit original beside what somebody quantised."""
+_MILLIONS: Final = re.compile(r"(?<![A-Za-z0-9.])(\d{2,3})[mM](?![A-Za-z0-9])")
 _TUNED: Final = re.compile(r"[-_](?:instruct|chat|it|base|hf)(?=$|[-_.])", re.IGNORECASE)
 
 
@@ -82,12 +85,14 @@ def _described(source: str, method: str) -> Model | None:
     known = _known(source)
     if known is not None:
         precision = stated if stated and stated != known.published_dtype else known.published_dtype
-        if not stated and known.published_dtype in ("int4", "nvfp4", "int8") and _PRECISION.search(known.name):
+        borrowed = known.published_dtype != "bf16" and _PRECISION.search(known.name) is not None
+        if not stated and borrowed and not tail.casefold().startswith(_NATIVE_FP8):
             precision = "bf16"
         formats = AS_PUBLISHED if precision == known.published_dtype else Formats(precision)
         amount = weights_bytes(known, "" if formats is AS_PUBLISHED else precision)
         return Model(source, known, formats, precision, known.parameters / 1e9, float(amount))
-    billions = advertised_parameters_b(tail) or _size_of(tail)
+    small = _MILLIONS.search(tail)
+    billions = advertised_parameters_b(tail) or (int(small[1]) / 1000 if small else _size_of(tail))
     gguf = _GGUF.search(tail)
     precision = f"{gguf[1]}-bit" if gguf else stated or "bf16"
     each = int(gguf[1]) / 8 * 1.15 if gguf else _BYTES.get(precision, 2.0)
@@ -114,6 +119,7 @@ def _keys(source: str) -> Iterator[str]:
         yield "/".join(parts[-2:])
     last = parts[-1] if parts else ""
     yield last
+    last = last.removeprefix("meta-")
     plain = _PRECISION.sub("", last)
     yield f"~{plain}"
     yield f"~{_TUNED.sub('', plain)}"
@@ -126,7 +132,7 @@ def _index() -> Mapping[str, str]:
     names = sorted(model_names(), key=lambda name: (_rank(name), name))
     for name in names:
         last = name.casefold().rpartition("/")[2]
-        plain = _PRECISION.sub("", last)
+        plain = _PRECISION.sub("", last.removeprefix("meta-"))
         for key in (name.casefold(), last, f"~{plain}", f"~{_TUNED.sub('', plain)}"):
             found.setdefault(key, name)
     return found

@@ -26,7 +26,7 @@ _IMAGES: Final = (
 )  # fmt: skip
 _NOT_SERVERS: Final = re.compile(
     r"router|exporter|proxy|gateway|operator|benchmark|bench|load|-cpu\b|stub|\bsim|simulator|client|ui$|webui|init|"
-    r"download|controller|sidecar|epp|scheduler|model-puller|dashboard"
+    r"download|mock|fake|controller|sidecar|epp|scheduler|model-puller|dashboard"
 )
 _MODULES: Final = {
     "vllm.entrypoints.openai.api_server": "vllm", "vllm.entrypoints.api_server": "vllm",
@@ -123,7 +123,7 @@ class Server:
 
 def server_of(pod: Pod, container: Container) -> Server | None:
     """The engine that a container starts; None where it starts none that is known."""
-    by_image = image_engine(container.image)
+    by_image = "" if pod.document.kind.startswith("Ray") else image_engine(container.image)
     words = [substituted(word, container.environment) for word in container.command_words]
     started, opaque, assigned = _started(words, by_image)
     if started is None and not (by_image and (not container.value.get("command") or opaque)):

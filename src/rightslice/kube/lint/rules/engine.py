@@ -9,7 +9,7 @@ from rightslice.core.errors import Severity
 from rightslice.kube.lint.context import Context, memory_bytes
 from rightslice.kube.lint.finding import Hit, rule
 from rightslice.kube.lint.models import GIB, Model, named_model
-from rightslice.kube.lint.rules.granted import slice_device
+from rightslice.kube.lint.rules.slices import slice_device
 from rightslice.kube.lint.rules.start import hit
 from rightslice.kube.lint.servers import Server
 from rightslice.kube.lint.startup import JUDGED, downloads, engine_title, memory_volume, too_old_for

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from rightslice.core.errors import Severity
 from rightslice.kube.lint.context import Context
 from rightslice.kube.lint.documents import Document
 from rightslice.kube.lint.finding import Hit, rule
@@ -55,7 +56,9 @@ def privileged(context: Context) -> Iterator[Hit]:
                 ]
                 mounted = f", hostPath {paths[0]}" if paths else ""
                 path = (*container.path, "securityContext")
-                yield Hit(pod.document, path, f"{' + '.join(found)}{mounted}: the container owns the node")
+                severity: Severity = "error" if "privileged" in found else "warn"
+                message = f"{' + '.join(found)}{mounted}: the container owns the node"
+                yield Hit(pod.document, path, message, "", severity)
                 break
 
 

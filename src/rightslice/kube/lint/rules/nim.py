@@ -5,11 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from rightslice.catalogue.versions import version_key
 from rightslice.kube.lint.context import Context
 from rightslice.kube.lint.documents import Document
 from rightslice.kube.lint.finding import Hit, rule
 from rightslice.kube.lint.values import Path, Value, dig, entries, fields, shown, text, whole
+from rightslice.kube.lint.workloads import MIG
 
+_FIRST_ON_MIG = "1.13.0"
+_LLM_PUBLISHERS = (
+    "meta/", "mistralai/", "deepseek-ai/", "qwen/", "google/", "microsoft/", "nvidia/llama", "nvidia/nemotron",
+)  # fmt: skip
 _PROFILE = re.compile(r"[0-9a-f]{64}")
 
 
@@ -88,3 +94,22 @@ def cache_access(context: Context) -> Iterator[Hit]:
             mode = text(named.get("spec", "storage", "pvc", "volumeAccessMode"))
         if most > 1 and mode == "ReadWriteOnce":
             yield Hit(document, (*path, "storage"), f"{most} replicas share a ReadWriteOnce cache")
+
+
+@rule(
+    "RS6705", "error",
+    title="An LLM NIM on a MIG slice that its version does not support",
+    why="NIM for LLMs does not support MIG before 1.13.0.",
+    fix="NIM 1.13.0 or later, or a whole GPU",
+    evidence=("NVIDIA NIM for LLMs: supported models 1.7.0 and 1.13.0",),
+)  # fmt: skip
+def mig_unsupported(context: Context) -> Iterator[Hit]:
+    """LLM images by their publisher or name."""
+    for server in context.servers:
+        name = server.container.image.partition("nvcr.io/nim/")[2].partition(":")[0]
+        llm = name.startswith(_LLM_PUBLISHERS) or "instruct" in name
+        sliced = any(resource.startswith(MIG) for resource in server.container.nvidia)
+        old = bool(server.version) and version_key(server.version) < version_key(_FIRST_ON_MIG)
+        if server.engine == "nim" and llm and sliced and old:
+            path = (*server.container.path, "resources")
+            yield Hit(server.container.document, path, f"{name} {server.version} on a MIG slice: not supported")

@@ -14,6 +14,10 @@ from rightslice.kube.lint.values import dig, entries, fields, placeholder, shown
 
 _LABEL = re.compile(r"(?:[A-Za-z0-9](?:[-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?")
 _MOST_CONFIG_BYTES = 1_048_576
+_WORKLOADS = frozenset({
+    "Pod", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob", "LeaderWorkerSet",
+})  # fmt: skip
+"""Kinds to whose pods no operator adds volumes."""
 _PARTIAL = frozenset({"ClusterPolicy"})
 """Kinds that people write as patches: what is missing is taken from the object in the cluster."""
 
@@ -103,7 +107,7 @@ def volume_missing(context: Context) -> Iterator[Hit]:
         claims = (value for path, value in walk(pod.document.value) if path[-1:] == ("volumeClaimTemplates",))
         templates = [template for value in claims for template in entries(value)]
         known = {*pod.volumes, *(text(dig(template, "metadata", "name")) for template in templates)}
-        if pod.document.kind in ("NIMService", "NIMPipeline"):
+        if pod.document.kind not in _WORKLOADS:
             continue
         for container in (*pod.containers, *pod.init_containers):
             for index, mount in enumerate(map(fields, entries(container.value.get("volumeMounts")))):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rightslice.kube.lint.context import Context, Scaler
+from rightslice.kube.lint.documents import Document
 from rightslice.kube.lint.finding import Hit, rule
+from rightslice.kube.lint.hardware import pool_machines
 from rightslice.kube.lint.metrics import metric
 from rightslice.kube.lint.promql import uses
 from rightslice.kube.lint.startup import load_of
@@ -118,7 +120,7 @@ def max_exceeds_capacity(context: Context) -> Iterator[Hit]:
         path: Path = ("spec",) if scaler or not pod.most else (*pod.path, "maxReplicas")
         hosts = pod.node_labels.get("kubernetes.io/hostname", ())
         shared = any(context.shared(container) for container in pod.containers)
-        if len(hosts) == 1 and not shared and gpus * most > 1:
+        if len(hosts) == 1 and not shared and most > pod.replicas:
             message = (
                 f"up to {most} replicas of {gpus} GPU{'s' if gpus > 1 else ''}, but the node selector admits one node "
                 f"({hosts[0]}): what exceeds its GPUs stays Pending"
@@ -148,7 +150,17 @@ def _limit(context: Context, pod: Pod) -> tuple[str, float] | None:
         count = quantity(pools[0].get("spec", "limits", GPU))
         if count is not None:
             found.append((f"NodePool {pools[0].name}", count))
+        found += _by_cpu(pools[0])
     return min(found, key=lambda limit: limit[1], default=None)
+
+
+def _by_cpu(pool: Document) -> Iterator[tuple[str, float]]:
+    """The GPUs of as many machines as the pool's limit of CPUs admits, the best of them."""
+    cpus = quantity(pool.get("spec", "limits", "cpu"))
+    rows = [row for row in pool_machines(pool) if row.vcpu]
+    if cpus and rows:
+        most = max(cpus // (row.vcpu or 1) * row.accelerator_count for row in rows)
+        yield f"limits.cpu {cpus:g} of NodePool {pool.name}", most
 
 
 def _tied_to_host(pod: Pod) -> str:

@@ -18,6 +18,7 @@ from rightslice.kube.lint.workloads import Pod
 _GPU_MEMORY = re.compile(r"(?:gpu|fb|vram|framebuffer|dcgm).*(?:mem|fb|used|vram)|(?:mem|vram).*gpu", re.IGNORECASE)
 _BYTES_OF_ANY_CARD = 1e6
 """A target above it can only be meant in bytes: the largest card has 3 x 10^5 MiB."""
+_ENGINES = frozenset({"vllm", "sglang", "tensorrt-llm", "tei", "llamacpp"})
 _CPU_FIELDS = ("targetCPUUtilizationPercentage", "targetGPUUtilizationPercentage", "targetMemoryUtilizationPercentage")
 
 
@@ -177,6 +178,9 @@ def _missing(signal: Signal, name: str, server: Server | None) -> Iterator[Hit]:
     if instead is not None:
         fix = f"use {instead}" if instead else ""
         yield Hit(signal.scaler.document, signal.path, f"{name} is not exported by any version of the engine", fix)
+    elif known and server and known.exporter in _ENGINES and server.engine in _ENGINES - {known.exporter}:
+        message = f"{name} is a metric of {known.exporter}; {signal.scaler.target[1]} runs {server.engine}"
+        yield Hit(signal.scaler.document, signal.path, message)
     elif known and server and known.exporter == server.engine and server.version and not known.exists(server.version):
         message = f"{name} is not exported by {server.engine} {server.version}"
         yield Hit(signal.scaler.document, signal.path, message, f"use {known.instead}" if known.instead else "")

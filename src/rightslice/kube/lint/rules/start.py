@@ -16,6 +16,8 @@ from rightslice.kube.lint.values import quantity
 
 _CARD_CLASSES_GB = (16, 24, 40, 48, 80, 96, 141, 180, 288)
 """Memory of accelerators that are sold, in the steps that people think in."""
+_DEAR_SHARE = 0.25
+"""Of the weights: a cache of one request that large surprises."""
 _UNPINNED_GB = 48
 """A model that needs more on each GPU must say so: most clusters have cards of this size or less."""
 _WHOLE_MACHINE = 8
@@ -233,7 +235,7 @@ def gpu_count(context: Context) -> Iterator[Hit]:
     """Ranks against GPUs of the container; groups of pods and external launchers left out."""
     for server in context.servers:
         grouped = server.pod.document.kind in ("LeaderWorkerSet", "RayService", "RayCluster", "StatefulSet")
-        several = {"--nnodes", "--node-rank", "--data-parallel-size-local", "--dist-init-addr", "--headless"}
+        several = {"--nnodes", "--node-rank", "--data-parallel-size-local", "--dist-init-addr", "--headless", "--omni"}
         if server.engine not in JUDGED or server.opaque or grouped or several & set(server.flags):
             continue
         granted = sum(n for name, n in server.container.nvidia.items())
@@ -247,10 +249,10 @@ def gpu_count(context: Context) -> Iterator[Hit]:
             )
             yield hit(server, message)
         elif server.engine in ("vllm", "sglang"):
-            message = (
-                f"{granted} GPUs are requested, the engine uses {server.ranks}: {granted - server.ranks} stand idle"
-            )
-            yield hit(server, message, f"--tensor-parallel-size {granted}, or {server.ranks} GPUs")
+            idle = granted - server.ranks
+            message = f"{granted} GPUs are requested, the engine uses {server.ranks}: {idle} stand idle"
+            fix = f"--tensor-parallel-size {granted}, or {server.ranks} GPUs"
+            yield Hit(server.container.document, server.container.args_path, message, fix, "warn")
 
 
 @rule(
@@ -331,7 +333,8 @@ def default_context(context: Context) -> Iterator[Hit]:
         length = model.architecture.context_max or 0
         each = model.architecture.cache_elements_per_token() * 2
         hardware = context.hardware(server.pod)
-        if length * each / server.ranks > 3 * GIB and not hardware.devices:
+        dear = length * each > _DEAR_SHARE * (model.weights_bytes or 0.0) and length * each / server.ranks > 3 * GIB
+        if dear and not hardware.devices:
             message = (
                 f"no --max-model-len: {length:,} tokens x {each / 1024:.0f} KiB = {length * each / GIB:.1f} GiB "
                 "of cache "

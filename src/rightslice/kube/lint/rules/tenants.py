@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rightslice.catalogue.accelerators import accelerators, resolve_accelerator
-from rightslice.catalogue.hardware import MigGeometry
-from rightslice.catalogue.mig import geometry
-from rightslice.core.errors import did_you_mean
 from rightslice.kube.lint.context import Context
 from rightslice.kube.lint.finding import Hit, rule
 from rightslice.kube.lint.models import GIB, named_model
 from rightslice.kube.lint.rules.granted import needs_cuda
-from rightslice.kube.lint.sharing import MigEntry, SharedResource, Sharing
+from rightslice.kube.lint.sharing import SharedResource, Sharing
 from rightslice.kube.lint.startup import share_of_device
-from rightslice.kube.lint.values import Path, fields, whole
+from rightslice.kube.lint.values import quantity
 from rightslice.kube.lint.workloads import MIG, Container, Pod
 
 _LEAST_LLM = 5 * GIB
 """A 7B model in 4 bits with some cache."""
-_MOST_REPLICAS = 48
 _DROPPED_BY_CUDA_13 = 7.5
 
 
@@ -149,45 +145,6 @@ def request_more_than_one(context: Context) -> Iterator[Hit]:
 
 
 @rule(
-    "RS6304", "error",
-    title="A number of replicas that the device plugin rejects",
-    why="The plugin takes 2 or more (MPS at most 48) and does not start with anything else.",
-    fix="2 or more; to disable sharing leave the entry out",
-    evidence=("NVIDIA/k8s-device-plugin: validation of replicas", "public manifest: redhat-na-ssa/demo-ocp-gpu"),
-)  # fmt: skip
-def replicas_below_two(context: Context) -> Iterator[Hit]:
-    """Per entry."""
-    for sharing in context.sharing:
-        for shared in sharing.resources:
-            count = shared.replicas
-            if count is None or count < 2 or (sharing.mode == "mps" and count > _MOST_REPLICAS):
-                shown = "no whole number" if count is None else str(count)
-                message = f"{shared.name}: replicas {shown}; {sharing.title} takes 2 or more, the plugin does not start"
-                yield Hit(sharing.document, shared.path, message)
-
-
-@rule(
-    "RS6305", "warn",
-    title="Replicas of MIG devices that look like slice numbers",
-    why="Replicas multiply: each MIG device is offered that many times. They do not say how many slices there are.",
-    fix="leave MIG resources out, unless several pods are to share each slice",
-    evidence=("public manifest: redhat-na-ssa/demo-ocp-gpu",),
-)  # fmt: skip
-def mig_replicas_misread(context: Context) -> Iterator[Hit]:
-    """replicas equal to the compute slices of the profile, for more than one profile."""
-    for sharing in context.sharing:
-        alike = [
-            shared for shared in sharing.resources
-            if shared.name.startswith(MIG) and shared.replicas is not None
-            and shared.name.removeprefix(MIG).partition("g")[0] == str(shared.replicas) and shared.replicas > 1
-        ]  # fmt: skip
-        if len(alike) > 1:
-            listed = ", ".join(f"{shared.name}: {shared.replicas}" for shared in alike)
-            message = f"{listed}: each MIG device is oversubscribed that many times"
-            yield Hit(sharing.document, alike[0].path, message)
-
-
-@rule(
     "RS6306", "error",
     title="The MPS share holds no model",
     why="Under MPS the device plugin caps each client at memory divided by replicas.",
@@ -239,75 +196,6 @@ def mps_architecture(context: Context) -> Iterator[Hit]:
                     )
                     yield Hit(sharing.document, sharing.path, message)
                     break
-
-
-@rule(
-    "RS6308", "error",
-    title="Time-slicing and MPS at once",
-    why="The device plugin shares in one way and rejects a configuration with both.",
-    fix="one of them",
-    evidence=("NVIDIA/k8s-device-plugin#443",),
-)  # fmt: skip
-def both_modes(context: Context) -> Iterator[Hit]:
-    """In one configuration."""
-    for sharing in context.sharing:
-        if sharing.mode == "mps" and fields(sharing.document.get("sharing", "timeSlicing")).get("resources"):
-            yield Hit(sharing.document, ("sharing",), "timeSlicing and mps in one configuration")
-
-
-@rule(
-    "RS6309", "error",
-    title="A MIG layout that does not exist",
-    why="Profiles have fixed names and places on each card; mig-manager reports success and publishes nothing, "
-    "or fails.",
-    fix="a layout of the card: rightslice catalog mig",
-    evidence=("NVIDIA/mig-parted#18", "MIG tables of the catalogue"),
-)  # fmt: skip
-def mig_geometry(context: Context) -> Iterator[Hit]:
-    """Whether some card has every profile, in these numbers, at once."""
-    tables = [table for name in accelerators() if (table := geometry(name))]
-    every = {row.name for table in tables for row in table.profiles}
-    for entry in context.mig:
-        if not entry.enabled or not entry.profiles:
-            continue
-        counts = {name: whole(count) or 0 for name, count in entry.profiles.items()}
-        unknown = sorted(set(counts) - every)
-        if unknown:
-            hint = did_you_mean(unknown[0], every)
-            yield Hit(entry.document, (*entry.path, "mig-devices"), f'no GPU has the MIG profile "{unknown[0]}"', hint)
-        elif not any(_adds_up(table, counts) for table in _tables(entry, tables)):
-            listed = ", ".join(f"{count} x {name}" for name, count in counts.items())
-            message = f"{entry.layout}: {listed} fit no GPU together"
-            yield Hit(entry.document, (*entry.path, "mig-devices"), message)
-
-
-def _tables(entry: MigEntry, tables: list[MigGeometry]) -> list[MigGeometry]:
-    """Of the card that the entry or its layout names, else of all."""
-    name = resolve_accelerator(entry.layout)
-    named = [table for table in tables if table.accelerator == name]
-    return named or tables
-
-
-def _adds_up(table: MigGeometry, counts: dict[str, int]) -> bool:
-    """Whether the instances can be placed on one GPU."""
-    rows = {row.name: row for row in table.profiles}
-    if not set(counts) <= set(rows) or sum(counts.values()) > 64:
-        return False
-    if any(counts[name] > rows[name].max_instances for name in counts):
-        return False
-    wanted = sorted((rows[name] for name, n in counts.items() for _ in range(n)), key=lambda row: -row.mem_units)
-
-    def place(index: int, taken: int) -> bool:
-        if index == len(wanted):
-            return True
-        row = wanted[index]
-        for start in row.starts:
-            mask = ((1 << row.mem_units) - 1) << start
-            if not taken & mask and place(index + 1, taken | mask):
-                return True
-        return False
-
-    return place(0, 0)
 
 
 @rule(
@@ -367,39 +255,17 @@ def _named(container: Container) -> str:
 
 
 @rule(
-    "RS6312", "error",
-    title="MPS on MIG slices",
-    why="The device plugin does not offer MIG devices through MPS: they are skipped.",
-    fix="time-slicing of the slices, or MPS on whole GPUs",
-    evidence=("NVIDIA/k8s-device-plugin: source",),
+    "RS6314", "warn",
+    title="A fraction that nobody enforces",
+    why="Fractions by annotation place pods together but limit no memory: each can take all of the card.",
+    fix="a memory limit that is enforced (MIG, MPS), and a memory fraction for every engine",
+    evidence=("KAI-Scheduler#262", "KAI-Scheduler#49"),
 )  # fmt: skip
-def mps_on_mig(context: Context) -> Iterator[Hit]:
-    """By the resource."""
-    for sharing in context.sharing:
-        for shared in sharing.resources:
-            if sharing.mode == "mps" and shared.name.startswith(MIG):
-                yield Hit(sharing.document, shared.path, f"{shared.name} under mps: MIG devices are skipped")
-
-
-@rule(
-    "RS6313", "warn",
-    title="A sharing option where it is not read",
-    why="renameByDefault and failRequestsGreaterThanOne belong to the way of sharing; elsewhere they are "
-    "ignored silently.",
-    fix="put them beside resources, under timeSlicing or mps",
-    evidence=("NVIDIA/k8s-device-plugin#257", "NVIDIA/k8s-device-plugin#353"),
-)  # fmt: skip
-def flag_ignored(context: Context) -> Iterator[Hit]:
-    """Under flags, beside the mode, or in an entry; and the part of GPUs, which is not honoured."""
-    for sharing in context.sharing:
-        document = sharing.document
-        for name in ("renameByDefault", "failRequestsGreaterThanOne"):
-            places: tuple[Path, ...] = (("flags", name), ("sharing", name), (name,))
-            for path in places:
-                if document.get(*path) is not None:
-                    yield Hit(document, path, f"{name} is not read in {path[0] if path[1:] else 'the top level'}")
-        for index, _ in enumerate(sharing.resources):
-            for name in ("devices", "renameByDefault"):
-                path = ("sharing", sharing.mode, "resources", index, name)
-                if document.get(*path) not in (None, "all"):
-                    yield Hit(document, path, f"{name} of a resource is ignored: sharing holds for all GPUs of a node")
+def soft_fraction(context: Context) -> Iterator[Hit]:
+    """Pods with a fraction by annotation whose engine takes more than that of the card."""
+    for server in context.servers:
+        fraction = quantity(server.pod.annotations.get("gpu-fraction"))
+        share = share_of_device(server)
+        if fraction and 0 < fraction < 1 and share is not None and share > fraction:
+            message = f"gpu-fraction {fraction:g} is not enforced, and the engine takes {share:g} of the card's memory"
+            yield Hit(server.pod.document, server.container.args_path, message)
