@@ -63,7 +63,7 @@ docs: setup
 
 ## make lock    rewrite the lock files from pyproject.toml
 lock: setup
-	@for kind in "" dev docs; do \
+	@for kind in "" dev docs bench; do \
 	  group=$${kind:+--group $$kind}; \
 	  $(BIN)/uv pip compile --quiet pyproject.toml $$group --universal --generate-hashes --no-header --no-annotate \
 	    --python-version 3.11 --output-file requirements$${kind:+-$$kind}.lock; \

@@ -6,8 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from rightslice.catalogue.hardware import WHOLE
+from rightslice.packing.packing import Packing
 from rightslice.packing.place import PlacedGpu, place
-from rightslice.packing.problem import GpuLayout, OptionSpec, Packing, PoolSpec, Problem
+from rightslice.packing.problem import GpuLayout, OptionSpec, PoolSpec, Problem
 
 WHOLE_GPU = GpuLayout(WHOLE, {WHOLE: 1}, ((WHOLE, 0),))
 SEVEN = GpuLayout("1g*7", {"1g": 7}, tuple(("1g", start) for start in range(7)))
@@ -73,15 +74,19 @@ def check_counts(problem: Problem, packing: Packing, placed: tuple[PlacedGpu, ..
 
 
 def check_gpus(problem: Problem, placed: tuple[PlacedGpu, ...]) -> None:
-    """One layout per GPU, no slot twice, large replicas side by side on one node or alone on whole nodes."""
+    """One layout or sharing group per GPU, no slot twice, large replicas side by side or alone on whole nodes."""
     for gpu in placed:
-        menu = {layout.name: layout for layout in problem.pool_of[gpu.pool].layouts}
+        spec = problem.pool_of[gpu.pool]
         taken = [(slot.partition, slot.start) for slot in gpu.slots]
         assert len(set(taken)) == len(taken)
+        if spec.sharing:
+            check_shared(problem, gpu)
+            continue
+        menu = {layout.name: layout for layout in spec.layouts}
         assert set(taken) <= set(menu[gpu.layout].placements if gpu.layout else ())
         for slot in gpu.slots:
             assert problem.option_of[slot.option].partition == slot.partition
-            assert problem.option_of[slot.option].runs_in(problem.pool_of[gpu.pool])
+            assert problem.option_of[slot.option].runs_in(spec)
     for (key, name, _), gpus in replica_gpus(placed).items():
         size = problem.pool_of[key].gpus_per_node
         wanted = problem.option_of[name].gpus
@@ -94,12 +99,40 @@ def check_gpus(problem: Problem, placed: tuple[PlacedGpu, ...]) -> None:
             assert len({gpu.node for gpu in gpus}) == wanted // size
 
 
+def check_shared(problem: Problem, gpu: PlacedGpu) -> None:
+    """A shared GPU holds exactly the clients of its group, or nobody."""
+    spec = problem.pool_of[gpu.pool]
+    if not gpu.layout:
+        assert not gpu.slots
+        return
+    group = problem.group_of[gpu.layout]
+    assert (group.accelerator, group.mode) == (spec.accelerator, spec.sharing)
+    assert group.pools is None or gpu.pool in group.pools
+    assert sorted(slot.option for slot in gpu.slots) == sorted(client.option for client in group.clients)
+
+
+def lost_together(problem: Problem, placed: tuple[PlacedGpu, ...], model: str) -> list[float]:
+    """Requests/s of what fails at once: each replica with GPUs or a slice of its own, each shared GPU."""
+    alone = {key: problem.option_of[key[1]].requests_per_s for key in replica_gpus(placed)}
+    rates = [
+        rate
+        for (where, name, _), rate in alone.items()
+        if problem.option_of[name].model == model and not problem.pool_of[where].sharing
+    ]
+    for gpu in placed:
+        if gpu.layout and problem.pool_of[gpu.pool].sharing:
+            clients = problem.group_of[gpu.layout].clients
+            if any(client.model == model for client in clients):
+                rates.append(sum(client.requests_per_s for client in clients if client.model == model))
+    return sorted(rates)
+
+
 def check_demands(problem: Problem, placed: tuple[PlacedGpu, ...]) -> None:
-    """Rates hold, with the largest replica lost where a spare is asked for; floors and nodes too."""
+    """Rates hold, with the largest replica or shared GPU lost where a spare is asked for; floors and nodes too."""
     replicas = replica_gpus(placed)
     for demand in problem.demands:
         mine = [(key, gpus) for key, gpus in replicas.items() if problem.option_of[key[1]].model == demand.model]
-        rates = sorted(problem.option_of[key[1]].requests_per_s for key, _ in mine)
+        rates = lost_together(problem, placed, demand.model)
         assert len(mine) >= max(demand.min_replicas, 2 if demand.spare else 0)
         left = rates[:-1] if demand.spare else rates
         assert sum(left) >= demand.requests_per_s * (1 - 1e-5)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 from plans import voice
-from rightslice.core.plan import Autoscaling, Plan, ScaledDay
+from rightslice.core.plan import Autoscaling, Plan, PlannedGateway, ScaledDay
 from rightslice.core.replay import Trial
 
 DAY = ScaledDay(86_400.0, 345_706, 357.2, 357.33, 768.0, 768.32, 175.9, "tpot_p95", 0.999)
@@ -16,10 +16,17 @@ TRIALS = (
 )
 
 
-def scaled(kind: Literal["hpa", "keda"] = "hpa", signal: str = "in_flight", target: float = 26.2) -> Plan:
+def scaled(
+    kind: Literal["hpa", "keda"] = "hpa", signal: str = "in_flight", target: float = 26.2, least: int = 1
+) -> Plan:
     """The speech pipeline whose language model follows its load."""
     plan = voice()
-    least = 0 if kind == "keda" else 1
     entry = Autoscaling("llm", "llm", kind, signal, target, least, 6, 0.0, 900.0, 30.0, 300.0, DAY, TRIALS)
     (pool,) = plan.pools
     return replace(plan, autoscaling=(entry,), pools=(replace(pool, nodes_max=7),))
+
+
+def gated(plan: Plan, *, holds: bool = True) -> Plan:
+    """The same with an inference gateway before its language model."""
+    gateway = PlannedGateway(holds, {"chat": 1, "nightly": -10})
+    return replace(plan, models=tuple(replace(m, gateway=gateway) if m.name == "llm" else m for m in plan.models))

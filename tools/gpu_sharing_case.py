@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rightslice.app.planning import plan_workload, write_plan
-from rightslice.app.simulating import WhatIf, simulate_plan
+from rightslice.app.simulating import simulate_plan
+from rightslice.app.what_if import WhatIf
 from rightslice.core.results import PipelineResult
 from rightslice.performance.costs import StageCosts, picoseconds
 from rightslice.simulation import ClosedPipeline, Scenario, StageServer, simulate

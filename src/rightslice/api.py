@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from rightslice.app.autoscaling import plan_scaled
 from rightslice.app.predict import Load
 from rightslice.app.predict_one import Answer, Asked, predict_one
-from rightslice.app.simulating import WhatIf, simulate_plan
+from rightslice.app.simulating import simulate_plan
 from rightslice.app.sizing import size_model
+from rightslice.app.what_if import WhatIf
 
 __all__ = ["Asked", "Load", "WhatIf", "plan", "predict", "simulate", "size"]
 

@@ -90,6 +90,20 @@ def test_the_same_settings_simulated_are_the_day_of_the_plan(
     assert found["requests"] == entry["day"]["requests"]
 
 
+def test_the_kind_alone_takes_what_the_plan_tuned(scaled: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    (entry,) = json.loads((scaled / "plan.json").read_text())["autoscaling"]
+    assert main(["simulate", str(scaled), "--autoscaler", "hpa", "--json"]) == 0
+    found = json.loads(capfdbinary.readouterr().out)
+    assert found["gpu_hours"] == pytest.approx(entry["day"]["gpu_hours"], rel=1e-6)
+    (note,) = [note for note in found["notes"] if "as the plan tuned it" in note]
+    assert f"{entry['signal']} {entry['target']:g} a replica" in note
+    assert main(["simulate", str(scaled), "--autoscaler", "keda", "--horizon", "2h", "--json"]) in (0, 1)
+    (note,) = [
+        note for note in json.loads(capfdbinary.readouterr().out)["notes"] if "the plan tuned is for hpa" in note
+    ]
+    assert "keda" in note
+
+
 def test_terminal_and_page_tell_what_a_day_costs(
     scaled: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

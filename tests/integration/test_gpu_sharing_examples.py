@@ -94,6 +94,47 @@ def test_the_time_sliced_plan_says_what_it_risks_and_emits_it(plans: dict[str, P
     assert "time-slicing" in report
 
 
+def faulty(folder: Path, fault: str, capfdbinary: pytest.CaptureFixture[bytes]) -> Any:
+    capfdbinary.readouterr()
+    main(["simulate", str(folder), "--users", "heavy", "--fault", fault, "--json"])
+    return json.loads(capfdbinary.readouterr().out)
+
+
+def test_a_node_with_whole_and_cut_gpus_is_cut_anew(
+    plans: dict[str, Path], capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    cuts = [use["profiles"] for pool in planned(plans["mig"])["pools"] for use in pool["layouts"]]
+    assert {"3g.40gb": 2} in cuts
+    assert {} in cuts
+    found = faulty(plans["mig"], "repartition@2m", capfdbinary)
+    assert found["lost"] == 0
+    waited = [found["pipelines"][0]["e2e_ms"]["p99"], faulty(plans["mig"], "zone:b@2m", capfdbinary)]
+    assert waited[0] > 60_000 > waited[1]["pipelines"][0]["e2e_ms"]["p99"]  # nothing stands in the other zone
+
+
+def test_clients_of_mps_crash_together(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    text = (EXAMPLES / "time-slicing.yaml").read_text().replace("partition: time-slicing", "partition: mps")
+    (tmp_path / "w.yaml").write_text(text)
+    assert main(["plan", str(tmp_path / "w.yaml"), "-o", str(tmp_path / "plan"), "--no-emit", "--quiet"]) == 0
+    calm = faulty(tmp_path / "plan", "mps@6m", capfdbinary)
+    found = faulty(tmp_path / "plan", "mps@2m", capfdbinary)
+    (crash,) = found["preemptions"]
+    assert (crash["time_s"], crash["cause"]) == (120.0, "pod")
+    assert sorted(crash["replicas"]) == ["asr-0", "tts-0"]  # one event, both clients of the GPU
+    assert found["requeued"] == crash["requests_requeued"] > 0
+    assert found["lost"] == found["failed"] == 0
+    assert found["completed"] < calm["completed"]
+
+
+@pytest.mark.parametrize("faults", [["mps@2m"], ["mps@2m", "gpu@1m"]])
+def test_mps_faults_need_mps_and_no_other_fault(
+    plans: dict[str, Path], faults: list[str], capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    options = [word for fault in faults for word in ("--fault", fault)]
+    assert main(["simulate", str(plans["time-slicing"]), *options, "--json"]) == 2
+    assert "RS0502" in capfdbinary.readouterr().out.decode()
+
+
 def test_three_fitted_numbers_give_the_published_totals(heavy: Heavy) -> None:
     """1.52 : 2.00 requests/s, 0.76 and 1.00 per GPU, within 5 %; every request answered."""
     assert len(CASE["fitted"]) <= 3

@@ -70,6 +70,32 @@ def test_a_plan_counts_the_farthest_region_and_says_so(spread: Path) -> None:
     assert plan["models"][0]["expected"]["ttft_ms"]["value"] > OCEAN_MS
 
 
+@pytest.mark.parametrize(
+    ("ttft", "region", "code", "words"),
+    [
+        ("4s", "us-central1", "RS4003", ("works too, for $", "a month more than us-central1")),
+        ("200ms", "europe-west4", "RS4001", ("ttft_p95 <= 200 ms", f"{OCEAN_MS:.0f} ms from europe-west4 and back")),
+    ],
+)
+def test_a_region_is_chosen_by_its_price_and_the_way_there(
+    tmp_path: Path, ttft: str, region: str, code: str, words: tuple[str, str]
+) -> None:
+    """The far region is the cheaper one; it goes as soon as its way breaks an objective."""
+    text = (
+        WORKLOAD.partition("  quota:")[0]
+        .replace("ttft_p95: 4s", f"ttft_p95: {ttft}")
+        .replace("[L4]", "[A100-SXM-40GB]")
+    )
+    (tmp_path / "w.yaml").write_text(text.replace("rate: 2/s", "rate: 0.5/s"))
+    assert main(["plan", str(tmp_path / "w.yaml"), "-o", str(tmp_path / "plan"), "--no-emit", "--quiet"]) == 0
+    plan = json.loads((tmp_path / "plan" / "plan.json").read_text())
+    assert {pool["region"] for pool in plan["pools"]} == {region}
+    (other,) = {"us-central1", "europe-west4"} - {region}
+    (rejected,) = [found for found in plan["rejected"] if found["option"].startswith("region")]
+    assert (rejected["option"], rejected["code"]) == (f"region {other}", code)
+    assert all(part in rejected["reason"] for part in words)
+
+
 def test_near_replicas_are_preferred_and_load_spills_over(spread: Path, simulated: Answer) -> None:
     """Without load hardly anybody crosses the ocean; with it some do, and a router by name takes half of them there."""
     _, calm = simulated(spread, "--set", "models.llm.traffic.rate=0.2/s")

@@ -200,7 +200,8 @@ def test_a_lost_zone_is_told_and_no_request_vanishes(day: Path, simulated: Answe
 
 def test_keda_takes_an_idle_model_to_zero(day: Path, simulated: Answer) -> None:
     change = "models.llm.autoscaler={kind: keda, signal: in_flight, target: 4, min: 0, max: 3, cooldown: 60s}"
-    _, found = simulated(day, "--set", change, "--set", "models.llm.traffic.rate=2/h", "--horizon", "6h")
+    gate = ("--set", "models.llm.gateway.flow_control=true")
+    _, found = simulated(day, "--set", change, *gate, "--set", "models.llm.traffic.rate=2/h", "--horizon", "6h")
     assert 0 in {event["to"] for event in found["scale_events"]}
     assert found["completed"] >= 1
     assert found["per_model"][0]["ttft_ms"]["p50"] > 60_000  # a request that finds nothing waits for a cold start
@@ -225,6 +226,8 @@ def test_tuning_orders_settings_by_cost(day: Path, capfdbinary: pytest.CaptureFi
         (["--autoscaler", "{kind: hpa, sginal: held}"], "RS0501"),
         (["--autoscaler", "{kind: hpa, min: 0}"], "RS0502"),
         (["--autoscaler", "{kind: keda, signal: kv_use}"], "RS0502"),
+        (["--autoscaler", "{kind: keda, min: 0}"], "RS0502"),
+        (["--autoscaler", "{kind: keda, min: 0, signal: running}"], "RS0502"),
         (["--fault", "meteor"], "RS0501"),
         (["--fault", "zone@soon"], "RS0501"),
         (["--fault", "spot"], "RS0502"),
@@ -232,6 +235,15 @@ def test_tuning_orders_settings_by_cost(day: Path, capfdbinary: pytest.CaptureFi
         (["--fault", "pods"], "RS0502"),
         (["--fault", "repartition@10m"], "RS0502"),
         (["--fault", "gpu@0/d"], "RS0501"),
+        (["--fault", "gpu@-1/d"], "RS0501"),
+        (["--fault", "gpu@-5m"], "RS0501"),
+        (["--fault", "gpu@nan"], "RS0501"),
+        (["--fault", "pods@nan/h"], "RS0501"),
+        (["--fault", "pods@1e300/s"], "RS0501"),
+        (["--fault", "mps@10m"], "RS0502"),
+        (["--fault", "zone:c@10m"], "RS0501"),
+        (["--fault", "gpu:nowhere@10m"], "RS0501"),
+        (["--fault", "zone:@10m"], "RS0501"),
         (["--fault", "gpu@100h", "--horizon", "6h"], "RS0501"),
         (["--rollout", "soon"], "RS0501"),
         (["--rollout", "30m,surge=0,unavailable=0"], "RS0501"),
@@ -317,3 +329,65 @@ def test_users_who_are_left_without_a_replica_are_no_success(voice: Path, simula
     assert not found["holds"]
     assert max(found["dark_s"].values()) > 120.0
     assert found["pipelines"][0]["slo_attainment"] > 0.95
+
+
+def test_more_load_than_can_be_served_does_not_slow_the_engines(chat: Path, simulated: Answer) -> None:
+    """What is answered in the window counts, whenever it came; the run is no shorter than the plan's verification."""
+    answers = [simulated(chat, "--rate", rate)[1] for rate in ("20/s", "60/s", "200/s")]
+    rates = [found["per_model"][0]["requests_per_s"] for found in answers]
+    assert min(rates) > 0.95 * max(rates)
+    _, planned = simulated(chat)
+    for found in answers:
+        assert found["horizon_s"] == planned["horizon_s"]
+        assert found["requests"] == found["completed"] + found["failed"] + found["unfinished"]
+        assert found["answered"] >= found["completed"]
+        (window,) = found["windows"]
+        assert window["begin_s"] == pytest.approx(0.1 * window["end_s"])
+
+
+def test_nothing_measured_is_no_success(chat: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", str(chat), "--rate", "0.001/h", "--horizon", "10m"]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "nothing was measured" in said
+    assert "a longer --horizon" in said
+    assert "holds" not in said
+
+
+def test_users_stay_as_long_as_is_simulated(voice: Path, simulated: Answer) -> None:
+    _, found = simulated(voice, "--users", "heavy", "--horizon", "20m", "--fault", "pods@15m")
+    plan = json.loads((voice / "plan.json").read_text())
+    gpus = sum(pool["nodes"] * pool["gpus_per_node"] for pool in plan["pools"])
+    assert found["horizon_s"] == pytest.approx(1200.0)
+    assert found["gpu_hours"] == pytest.approx(gpus / 3.0)
+    assert {event["time_s"] for event in found["preemptions"]} == {900.0}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--fault", "zone@200s"], "the run of voice/light lasts from 0 to 2 min 15 s"),
+        (["--users", "heavy", "--rollout", "10m"], "the run of voice/heavy lasts from 0 to 6 min 15 s"),
+        (["--horizon", "60s"], "voice/heavy takes 75 s for ramp-up and ramp-down alone"),
+        (["--seed", "99999999999999999999999"], "from 0 to 9007199254740991"),
+    ],
+)
+def test_times_and_seeds_out_of_range_are_refused(
+    voice: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", str(voice), *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["plan", "w.yaml"], ["trace", "t.csv"]])
+def test_every_command_refuses_a_seed_out_of_range(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in ("-1", str(2**53)):
+        assert main([*command, "--seed", seed]) == 2
+        assert f"--seed {seed} is out of range" in capsys.readouterr().err
+
+
+def test_another_size_stands_on_its_own_nodes_from_the_start(day: Path, simulated: Answer) -> None:
+    change = ("--set", "models.llm.replicas=2", "--horizon", "1h")
+    _, plain = simulated(day, *change)
+    _, fixed = simulated(day, *change, "--autoscaler", "fixed")
+    assert fixed["gpu_hours"] == pytest.approx(plain["gpu_hours"])
+    assert fixed["usd"] == pytest.approx(plain["usd"])

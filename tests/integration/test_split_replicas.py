@@ -67,7 +67,8 @@ def test_both_sides_work_and_the_cache_takes_its_time(simulated: Answer) -> None
     [
         ("{prefil: 2}", (), "prefill"),
         ("{prefill: 0, decode: 1}", (), "prefill: input should be greater"),
-        ("{prefill: 1, decode: 1}", ("--autoscaler", "hpa"), "no autoscaler, fault or rollout"),
+        ("{prefill: 1, decode: 1}", ("--autoscaler", "hpa"), "what a replica of a split model carries"),
+        ("{prefill: 1, decode: 1}", ("--autoscaler", "perfect"), "what a replica of a split model carries"),
     ],
 )
 def test_mistakes(
@@ -75,3 +76,41 @@ def test_mistakes(
 ) -> None:
     assert main(["simulate", str(plan), "--set", f"models.llm.disaggregation={split}", *options]) == 2
     assert words in capsys.readouterr().err
+
+
+SPLIT = "{prefill: 3, decode: 3, link_gbps: 10}"
+
+
+def test_both_sides_lose_what_their_zone_holds_and_nothing_is_lost_silently(simulated: Answer) -> None:
+    _, found = simulated(SPLIT, "--fault", "zone@10m", "--horizon", "1h")
+    assert {event["time_s"] for event in found["preemptions"]} == {600.0}
+    lost = {name.rsplit("-", 1)[0] for event in found["preemptions"] for name in event["replicas"]}
+    assert lost == {"llm/prefill", "llm/decode"}
+    assert found["requeued"] == sum(event["requests_requeued"] for event in found["preemptions"]) > 0
+    unfinished = found["requests"] - found["completed"] - found["failed"]
+    assert found["lost"] == found["failed"] == 0
+    assert 0 <= unfinished < 100
+
+
+def test_a_crash_takes_what_is_on_the_replicas_link(simulated: Answer) -> None:
+    """A slow link holds most of the requests: they are computed again, for nobody has their cache any more."""
+    slow = "{prefill: 3, decode: 3, link_gbps: 0.5}"
+    _, found = simulated(slow, "--fault", "pods@10m", "--horizon", "20m")
+    (prefill,) = [event for event in found["preemptions"] if event["replicas"] == ["llm/prefill-0"]]
+    assert prefill["requests_requeued"] > 3
+    assert found["completed"] > 0
+
+
+def test_each_side_follows_its_own_load(simulated: Answer) -> None:
+    """Three replicas of either hold fewer than 6 prompts each and more than 6 answers."""
+    asked = "{kind: hpa, target: 6, min: 1, max: 5, down_window: 1m}"
+    _, found = simulated(SPLIT, "--autoscaler", asked, "--horizon", "10m")
+    first = {event["model"]: event["to"] for event in reversed(found["scale_events"])}
+    assert first["llm/decode"] > 3 > first["llm/prefill"]
+    assert any("llm/decode: hpa" in note for note in found["notes"])
+
+
+def test_an_update_reaches_both_sides(simulated: Answer) -> None:
+    _, found = simulated(SPLIT, "--rollout", "10m", "--horizon", "1h")
+    assert sorted(update["deployment"] for update in found["rollouts"]) == ["llm/decode", "llm/prefill"]
+    assert found["lost"] == 0

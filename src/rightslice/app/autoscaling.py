@@ -15,12 +15,12 @@ from rightslice.app.clusters import Controlled, controlled
 from rightslice.app.judge import at_quantile
 from rightslice.app.planning import PlanOutcome, plan_workload
 from rightslice.app.scenarios import Load
-from rightslice.app.simulating import Asked, WhatIf, asked_of, day_of, with_control
+from rightslice.app.simulating import Asked, asked_of, day_of, with_control
 from rightslice.app.tuning import Autoscalers, Tried, tuned
+from rightslice.app.what_if import WhatIf
 from rightslice.core.errors import BadInputError
 from rightslice.core.plan import Autoscaling, Deployment, Plan, PlanWarning, Replicas, ScaledDay
 from rightslice.core.replay import Replay, worst_objective
-from rightslice.simulation.control.policies import Hpa, Keda, Lagged, Policy
 from rightslice.spec.autoscaler import Autoscaler
 
 TRIAL_REQUESTS: Final = 100_000
@@ -85,7 +85,7 @@ def _scaled(plan: Plan, asked: Asked, wanted: Autoscalers, risk: float, progress
     if result.gpu_hours >= result.static_gpu_hours:
         text = f"{result.gpu_hours:,.0f} GPU-hours a day are no fewer than the {result.static_gpu_hours:,.0f} planned"
         return _unscaled(plan, wanted, text)
-    entries = tuple(_entry(plan, made, key, chosen, result, tried) for key in _keys(made, chosen.autoscalers))
+    entries = tuple(_entry(made, key, result, tried) for key in _keys(made, chosen.autoscalers))
     return _with_room(replace(plan, autoscaling=entries), made)
 
 
@@ -145,37 +145,24 @@ def _day(plan: Plan, replay: Replay, made: Controlled) -> ScaledDay:
     )
 
 
-def _entry(
-    plan: Plan, made: Controlled, key: str, chosen: Tried, day: ScaledDay, tried: tuple[Tried, ...]
-) -> Autoscaling:
+def _entry(made: Controlled, key: str, day: ScaledDay, tried: tuple[Tried, ...]) -> Autoscaling:
     scaled = next(found for found in made.cluster.deployments if found.deployment == key)
-    wanted: Autoscaler = chosen.autoscalers[scaled.model]
-    target, least, most = _limits(scaled.policy)
+    settings = made.settings[key]
     return Autoscaling(
         deployment=key,
         model=scaled.model,
-        kind="keda" if wanted.kind == "keda" else "hpa",
-        signal=wanted.signal,
-        target=target,
-        min_replicas=least,
-        max_replicas=most,
-        up_window_s=wanted.up_window,
-        down_window_s=wanted.down_window,
-        polling_s=wanted.polling,
-        cooldown_s=wanted.cooldown,
+        kind="keda" if settings.kind == "keda" else "hpa",
+        signal=settings.signal or "in_flight",
+        target=settings.target or 0.0,
+        min_replicas=settings.min or 0,
+        max_replicas=settings.max or 0,
+        up_window_s=settings.up_window or 0.0,
+        down_window_s=settings.down_window or 0.0,
+        polling_s=settings.polling,
+        cooldown_s=settings.cooldown,
         day=day,
         trials=tuple(found.trial for found in tried),
     )
-
-
-def _limits(policy: Policy) -> tuple[float, int, int]:
-    """(Target, least, most replicas) of an autoscaler as it is simulated."""
-    inner = policy.policy if isinstance(policy, Lagged) else policy
-    if isinstance(inner, Keda):
-        return inner.spec.triggers[0].metric.target, inner.spec.min_replicas, inner.spec.max_replicas
-    if isinstance(inner, Hpa):
-        return inner.spec.metrics[0].target, inner.spec.min_replicas, inner.spec.max_replicas
-    raise TypeError(f"{inner} is no autoscaler")
 
 
 def _with_room(plan: Plan, made: Controlled) -> Plan:

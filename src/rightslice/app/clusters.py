@@ -9,20 +9,21 @@ from typing import Final
 
 import numpy as np
 
-from rightslice.app.faults import ZONES, faulty
+from rightslice.app.day import expected_demand
+from rightslice.app.devices import asks, by_mps, devices_of, total
+from rightslice.app.faults import ZONES, crashes_shared, faulty
+from rightslice.app.replicas import Server, gpus_of, standing_pools
 from rightslice.app.rolling import AskedRollout, rollout_of
-from rightslice.app.scenarios import Load, least_horizon_s, rating_scenario, server
+from rightslice.app.scaling import knee, settled
+from rightslice.app.scenarios import Load
 from rightslice.catalogue.disruptions import Provisioner, provisioners
 from rightslice.catalogue.engines import engines
-from rightslice.catalogue.hardware import ON_ONE_GPU, WHOLE
-from rightslice.catalogue.mig import share_of_gpu
 from rightslice.catalogue.platforms import platforms
 from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.core.plan import Deployment, Plan, Pool
 from rightslice.core.replay import GpuHourBounds
 from rightslice.core.spread import Spread
 from rightslice.manifests.timing import shutdown
-from rightslice.optimization.needs import Need
 from rightslice.optimization.options import Option
 from rightslice.procurement.refusals import ON_PREMISES
 from rightslice.simulation import cluster_spec as cluster
@@ -34,37 +35,25 @@ from rightslice.simulation.control.keda import ScaledObject, Trigger
 from rightslice.simulation.control.nodes import NodePool
 from rightslice.simulation.control.policies import Fixed, Hpa, Keda, Lagged, Perfect, Policy, Signal
 from rightslice.simulation.control.rollout import Rollout
-from rightslice.simulation.run import simulate
 from rightslice.simulation.scenario import OpenClass
-from rightslice.spec.autoscaler import Autoscaler
+from rightslice.spec.autoscaler import Autoscaler, sleeps_for_ever
 from rightslice.traffic.traces import Trace
 
-GPU: Final = "nvidia.com/gpu"
-RATED_REQUESTS: Final = 2000
 SPARE_SLOTS: Final = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """One deployment as it is simulated."""
-
-    deployment: Deployment
-    replicas: int
-    option: Option
-    need: Need
 
 
 @dataclass(frozen=True, slots=True)
 class Controlled:
     """A cluster, the most replicas that each of its deployments may have at one time, and what bounds their hours.
 
-    `apart`: pools whose nodes and replicas all stay, whatever happens.
+    `apart`: pools whose nodes and replicas all stay, whatever happens. `settings` of each autoscaler, by deployment.
     """
 
     cluster: cluster.Cluster
     slots: Mapping[str, int]
     bounds: tuple[GpuHourBounds, ...]
-    apart: tuple[Pool, ...]
+    apart: tuple[str, ...]
+    settings: Mapping[str, Autoscaler]
 
 
 def controlled(
@@ -76,32 +65,36 @@ def controlled(
     traces: Mapping[str, Trace],
     rollout: AskedRollout | None = None,
 ) -> Controlled:
-    """The cluster in which the deployments of `autoscalers` (by model) follow their load, the others stay as planned.
+    """The cluster in which the deployments of `autoscalers` (by their id, or by model) follow their load.
 
-    A pool stays apart with all that runs on it where a deployment spans several of its nodes or gets no requests, its
-    nodes are cut differently, or its GPUs are shared. Raises BadInputError RS0501 or RS0502.
+    The others stay as planned. A pool stays apart with all that runs on it where a deployment spans several of its
+    nodes or gets no requests, its nodes are cut differently, or its GPUs are shared. Raises BadInputError RS0501 or
+    RS0502.
     """
-    devices = {pool.name: _devices(plan, pool) for pool in plan.pools}
-    resources = {name: None if found is None else _total(found) for name, found in devices.items()}
+    standing = standing_pools(plan, servers)
+    devices = {pool.name: devices_of(plan, pool) for pool in standing}
+    if crashes_shared(faults):
+        devices |= {pool.name: by_mps(pool, _on(servers, pool)) for pool in standing if pool.sharing == "mps"}
+    resources = {name: None if found is None else total(found) for name, found in devices.items()}
     apart = {found.deployment.pool for found in servers.values() if not _movable(found, resources)}
     policies: dict[str, Policy] = {}
+    settings: dict[str, Autoscaler] = {}
     found_bounds = []
     for key, found in servers.items():
-        wanted = autoscalers.get(found.option.model, Autoscaler(kind="fixed"))
+        wanted = autoscalers.get(key) or autoscalers.get(found.option.model, Autoscaler(kind="fixed"))
+        if wanted.kind != "fixed" and (found.deployment.pool in apart or found.option.share):
+            message = f"{key} is not scaled here: its nodes share GPUs, are cut differently, or a replica spans several"
+            raise BadInputError(Diagnostic("RS0502", message))
         if found.deployment.pool in apart:
-            if wanted.kind != "fixed":
-                message = (
-                    f"{key} is not scaled here: its nodes share GPUs, are cut differently, or a replica spans several"
-                )
-                raise BadInputError(Diagnostic("RS0502", message))
             continue
         policies[key] = Fixed(_within(wanted, found))
         if wanted.kind != "fixed":
             rate, offered = _rated_per_s(found), _offered(found, servers, load)
-            policies[key] = _policy(wanted, found, rate, offered, traces)
-            if not found.need.model.traffic:
+            settings[key] = _settled(plan, wanted, found, rate, traces)
+            policies[key] = _policy(settings[key], rate, offered)
+            if not found.need.model.traffic or found.deployment.role != "unified":
                 continue  # what users of pipelines ask for depends on how fast they are answered
-            limit = bounds(offered, rate, gpus_of(found.option))
+            limit = bounds(_expected(found, servers, load, traces), rate, gpus_of(found.option))
             found_bounds.append(GpuHourBounds(key, limit.fluid, limit.perfect, limit.peak, limit.peak_replicas))
     deployments = tuple(_scaled(plan, servers[key], policy) for key, policy in policies.items())
     rollouts: dict[str, Rollout] = {}
@@ -111,12 +104,17 @@ def controlled(
     slots = {d.deployment: _slots(_most(d.policy, d.replicas) + surge) * d.engines for d in deployments}
     pools = tuple(
         _pool(pool, devices[pool.name] or (), [d for d in deployments if d.pool == pool.name], surge)
-        for pool in plan.pools
+        for pool in standing
         if pool.name not in apart
     )
     pools, struck = faulty(plan, pools, faults, load)
     made = cluster.Cluster(pools, deployments, struck, load.seed, rollouts)
-    return Controlled(made, slots, tuple(found_bounds), tuple(pool for pool in plan.pools if pool.name in apart))
+    stays = tuple(pool.name for pool in standing if pool.name in apart)
+    return Controlled(made, slots, tuple(found_bounds), stays, settings)
+
+
+def _on(servers: Mapping[str, Server], pool: Pool) -> list[Option]:
+    return [found.option for found in servers.values() if found.deployment.pool == pool.name]
 
 
 def _slots(replicas: int) -> int:
@@ -126,15 +124,26 @@ def _slots(replicas: int) -> int:
 
 def _movable(found: Server, resources: Mapping[str, Mapping[str, int] | None]) -> bool:
     capacity = resources[found.deployment.pool]
-    resource, count = _asks(found.option)
+    resource, count = asks(found.option)
     return found.option.costs is not None and capacity is not None and capacity.get(resource, 0) >= count
 
 
 def _offered(found: Server, servers: Mapping[str, Server], load: Load) -> Demand:
-    """The deployment's share of what comes for its model, by replicas."""
+    """The deployment's share of what comes for its model."""
     offered = demand(_arrivals_s(load.classes, found.option.model), load.horizon_s)
-    share = found.replicas / max(1, sum(s.replicas for s in servers.values() if s.need is found.need))
-    return Demand(offered.width_s, np.ceil(offered.requests * share).astype(np.int64))
+    return Demand(offered.width_s, np.ceil(offered.requests * _share(found, servers)).astype(np.int64))
+
+
+def _expected(found: Server, servers: Mapping[str, Server], load: Load, traces: Mapping[str, Trace]) -> Demand:
+    """The same as a plan expects it of a day; recorded traffic as it was recorded."""
+    if any(traffic.trace is not None for traffic in found.need.model.traffic):
+        return _offered(found, servers, load)
+    return expected_demand(found.need, traces, load.horizon_s, _share(found, servers))
+
+
+def _share(found: Server, servers: Mapping[str, Server]) -> float:
+    """The deployment's part of its model's traffic, by replicas."""
+    return found.replicas / max(1, sum(s.replicas for s in servers.values() if s.need is found.need))
 
 
 def _within(wanted: Autoscaler, found: Server) -> int:
@@ -147,15 +156,16 @@ def _within(wanted: Autoscaler, found: Server) -> int:
 
 def _scaled(plan: Plan, found: Server, policy: Policy) -> cluster.Scaled:
     """The deployment with the start of its replicas, and the end that its manifest grants them."""
-    resource, count = _asks(found.option)
-    model = next(model for model in plan.models if model.name == found.option.model)
+    resource, count = asks(found.option)
+    name, role = found.option.model, found.deployment.role
+    model = next(model for model in plan.models if model.name == name)
     pool = plan.pool(found.deployment.pool)
     granted_s = platforms()[pool.platform].spot_grace_s if pool.purchase.capacity == "spot" else None
     stop = shutdown(model.expected.e2e_ms, granted_s)
     drains_s = 0 if _aborts(found.deployment) else stop.drain_s
     return cluster.Scaled(
         deployment=found.deployment.id,
-        model=found.option.model,
+        model=f"{name}/decode" if role == "decode" else name,
         pool=found.deployment.pool,
         resource=resource,
         count=count,
@@ -165,6 +175,8 @@ def _scaled(plan: Plan, found: Server, policy: Policy) -> cluster.Scaled:
         engines=found.option.engines,
         grace_s=float(stop.pre_stop_s + drains_s),
         pre_stop_s=float(stop.pre_stop_s),
+        mps=pool.sharing == "mps",
+        link=f"{found.deployment.id.removesuffix('/prefill')}/link" if role == "prefill" else "",
     )
 
 
@@ -177,46 +189,6 @@ def _aborts(deployment: Deployment) -> bool:
         return not facts.drain_flag(deployment.engine.version)
     except KeyError:
         return False
-
-
-def _devices(plan: Plan, pool: Pool) -> tuple[Mapping[str, int], ...] | None:
-    """What each GPU of one node offers, where all nodes of the pool are cut alike and nobody shares a GPU."""
-    if pool.sharing in ON_ONE_GPU:
-        return None
-    if not any(layout.profiles for layout in pool.layouts):
-        return ({GPU: 1},) * pool.gpus_per_node
-    nodes: dict[int, list[dict[str, int]]] = {}
-    for placement in plan.placements:
-        if placement.pool == pool.name:
-            slices = [slot.partition for slot in placement.slots if slot.partition != WHOLE]
-            offered = {_slice(partition): slices.count(partition) for partition in slices} or {GPU: 1}
-            nodes.setdefault(placement.node, []).append(offered)
-    found = list(nodes.values())
-    return tuple(found[0]) if found and all(_total(node) == _total(found[0]) for node in found) else None
-
-
-def _total(devices: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Resources of a node."""
-    total: dict[str, int] = {}
-    for offered in devices:
-        for name, count in offered.items():
-            total[name] = total.get(name, 0) + count
-    return total
-
-
-def _slice(partition: str) -> str:
-    return f"nvidia.com/mig-{partition}"
-
-
-def _asks(option: Option) -> tuple[str, int]:
-    return (GPU, option.gpus) if option.partition == WHOLE else (_slice(option.partition), 1)
-
-
-def gpus_of(option: Option) -> float:
-    """GPUs of one replica; a slice, or a place on a shared GPU, is its share of one."""
-    if option.share:
-        return 1.0 / option.share.slots
-    return option.gpus * share_of_gpu(option.accelerator, option.partition)
 
 
 def _arrivals_s(classes: Sequence[OpenClass], model: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -232,63 +204,55 @@ def _rated_per_s(found: Server) -> float:
     return rate.value
 
 
-def _policy(wanted: Autoscaler, found: Server, rate: float, offered: Demand, traces: Mapping[str, Trace]) -> Policy:
+def _settled(plan: Plan, wanted: Autoscaler, found: Server, rate: float, traces: Mapping[str, Trace]) -> Autoscaler:
+    """Its settings as numbers. Raises BadInputError for what contradicts itself or could never wake up."""
     least = found.deployment.replicas.min if wanted.min is None else wanted.min
     most = wanted.max or max(_headroom(found.replicas), least)
     if least > most:
         raise BadInputError(Diagnostic("RS0501", f"{found.deployment.id}: at least {least} replicas, at most {most}"))
-    if wanted.kind == "perfect" and not found.need.model.traffic:
-        hint = "kind: hpa follows what comes"
-        raise BadInputError(Diagnostic("RS0502", "perfect knows only traffic of the model's own", hint=hint))
+    if found.deployment.role != "unified" and (wanted.kind == "perfect" or wanted.target is None):
+        message = f"{found.deployment.id}: what a replica of a split model carries is not in the plan"
+        raise BadInputError(Diagnostic("RS0502", message, hint="state the target: {kind: hpa, target: 8}"))
     if wanted.kind == "perfect":
+        if not found.need.model.traffic:
+            hint = "kind: hpa follows what comes"
+            raise BadInputError(Diagnostic("RS0502", "perfect knows only traffic of the model's own", hint=hint))
+        return wanted.model_copy(update={"min": least, "max": most})
+    if wanted.kind == "keda" and wanted.signal == "kv_use":
+        raise BadInputError(Diagnostic("RS0502", "KEDA has External metrics only; kv_use is one per replica"))
+    if least == 0:
+        asleep = sleeps_for_ever(wanted.kind, wanted.signal, holds=found.need.model.holds_requests)
+        if asleep is not None:
+            raise BadInputError(Diagnostic("RS0502", f"{found.deployment.id}: {asleep[0]}", hint=asleep[1]))
+    cold_s = cold_start(_start(plan, found)).typical().total_s
+    return settled(wanted, least, most, cold_s, lambda: knee(found.need, found.option, least, rate, traces))
+
+
+def _policy(settings: Autoscaler, rate: float, offered: Demand) -> Policy:
+    """What decides with these settings."""
+    least, most = settings.min or 0, settings.max or 1
+    if settings.kind == "perfect":
         return Perfect(offered, rate, least, most)
-    target = wanted.target or _least_target(
-        wanted.signal, wanted.share * _rated_signal(wanted.signal, found, rate, traces)
-    )
-    kind = "Pods" if wanted.signal == "kv_use" else "External"
-    metric = Metric(wanted.signal, kind, target)  # type: ignore[arg-type]
-    signals: dict[str, Signal] = {wanted.signal: wanted.signal}
-    behavior = Behavior(up=ScalingRules(round(wanted.up_window)), down=ScalingRules(round(wanted.down_window)))
+    signal: Signal = settings.signal or "in_flight"
+    metric = Metric(signal, "Pods" if signal == "kv_use" else "External", settings.target or 1.0)
+    signals: dict[str, Signal] = {signal: signal}
+    up, down = settings.up_window or 0.0, settings.down_window or 0.0
+    behavior = Behavior(up=ScalingRules(round(up)), down=ScalingRules(round(down)))
     policy: Policy
-    if wanted.kind == "keda":
-        if kind == "Pods":
-            raise BadInputError(Diagnostic("RS0502", "KEDA has External metrics only; kv_use is one per replica"))
+    if settings.kind == "keda":
         scaled = ScaledObject(
-            (Trigger(metric),), least, most, polling_interval_s=wanted.polling, cooldown_s=wanted.cooldown,
+            (Trigger(metric),), least, most, polling_interval_s=settings.polling, cooldown_s=settings.cooldown,
             behavior=behavior,
         )  # fmt: skip
         policy = Keda(scaled, signals)
     else:
-        if least == 0:
-            hint = "kind: keda goes to zero"
-            raise BadInputError(Diagnostic("RS0502", "an HPA keeps at least one replica", hint=hint))
         policy = Hpa(HpaSpec(most, (metric,), least, behavior), signals)
-    return Lagged(policy, wanted.lag) if wanted.lag else policy
+    return Lagged(policy, settings.lag) if settings.lag else policy
 
 
 def _headroom(replicas: int) -> int:
     """Where no `max` is given: half more than planned, at least one more."""
     return max(replicas + 1, math.ceil(1.5 * replicas))
-
-
-def _rated_signal(signal: str, found: Server, rate: float, traces: Mapping[str, Trace]) -> float:
-    """What one replica shows at its rated load, simulated alone; one request where nothing should wait."""
-    if signal == "offered_per_s":
-        return rate
-    if signal in {"held", "waiting"}:
-        return 1.0
-    need = found.need
-    horizon_s = max(RATED_REQUESTS / rate, least_horizon_s(need))
-    alone = server(found.option, "one", 1, 1.0)
-    result = simulate(rating_scenario(need, alone, horizon_s, traces, rate))
-    if signal == "kv_use":
-        return result.replicas[0].kv_use_mean
-    return sum(c.requests_per_s * c.e2e_ms.mean / 1e3 for c in result.per_class if c.e2e_ms)
-
-
-def _least_target(signal: str, target: float) -> float:
-    """Three digits, as a manifest would have it; above zero."""
-    return max(float(f"{target:.3g}"), 0.01 if signal == "kv_use" else 0.1)
 
 
 def _most(policy: Policy, planned: int) -> int:
@@ -314,7 +278,7 @@ def _start(plan: Plan, found: Server) -> StartRequest:
 
 def _pool(pool: Pool, devices: Sequence[Mapping[str, int]], mine: Sequence[cluster.Scaled], surge: int) -> cluster.Pool:
     """As many nodes at most as all deployments at their largest need; no more than planned on machines of one's own."""
-    capacity = _total(devices)
+    capacity = total(devices)
     most = pool.nodes
     if pool.provider != ON_PREMISES:
         shares = [(_most(d.policy, d.replicas) + surge) * d.count / max(1, capacity.get(d.resource, 1)) for d in mine]
@@ -339,7 +303,7 @@ def _pool(pool: Pool, devices: Sequence[Mapping[str, int]], mine: Sequence[clust
         owned=pool.provider == ON_PREMISES,
         notice=spot_notice(pool.platform),
         devices=tuple(devices),
-        repartition_s=None if GPU in capacity else _repartition_s(pool.platform),
+        repartition_s=_repartition_s(pool.platform) if pool.sharing == "mig" else None,
     )
 
 

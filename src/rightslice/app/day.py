@@ -1,7 +1,8 @@
-"""GPU-hours of a plan's replicas over a day of its traffic: with a perfect autoscaler, and sized for the peak."""
+"""GPU-hours of replicas over a day of their traffic: with a perfect autoscaler, and sized for the peak."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -15,6 +16,17 @@ from rightslice.traffic.traces import Trace
 
 SLICE_S = 900.0
 """Slices of the expected rate: a quarter of an hour keeps the top of the busiest hour."""
+
+
+def expected_demand(need: Need, traces: Mapping[str, Trace], horizon_s: float, share: float) -> Demand:
+    """A share of what is expected to come for a model over days of its traffic that begin at midnight."""
+    slices = max(1, math.ceil(horizon_s / SLICE_S - 1e-9))
+    width_s = horizon_s / slices
+    per_s = mean_day(need.model.traffic, SLICE_S, traces)
+    known_s = (np.arange(len(per_s)) + 0.5) * SLICE_S
+    middles_s = (np.arange(slices) + 0.5) * width_s
+    expected = np.interp(middles_s, known_s, per_s, period=DAY_S) * width_s * share
+    return Demand(width_s, np.rint(expected).astype(np.int64))
 
 
 def day_gpu_hours(
@@ -39,6 +51,4 @@ def _of_model(need: Need, deployments: Sequence[Deployment], traces: Mapping[str
             whole = count * gpus * DAY_S / 3600.0
             yield GpuHours(whole, whole, whole, count)
             continue
-        expected = mean_day(need.model.traffic, SLICE_S, traces) * SLICE_S * (count / steady)
-        offered = Demand(SLICE_S, np.rint(expected).astype(np.int64))
-        yield bounds(offered, rate.value, gpus)
+        yield bounds(expected_demand(need, traces, DAY_S, count / steady), rate.value, gpus)

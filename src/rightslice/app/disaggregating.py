@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rightslice.app.clusters import Server
+from rightslice.app.replicas import Server
 from rightslice.catalogue.machines import machines
 from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.core.plan import Pool
@@ -69,9 +69,13 @@ def _network_gbps(found: Server, pool: Pool) -> float | None:
 
 
 def split_servers(
-    built: Sequence[LlmServer | StageServer], splits: Mapping[str, Split]
+    built: Sequence[LlmServer | StageServer], splits: Mapping[str, Split], slots: Mapping[str, int] | None = None
 ) -> tuple[LlmServer | StageServer, ...]:
-    """Servers with those of split models in three: who computes prompts, the links, and who computes answers."""
+    """Servers with those of split models in three: who computes prompts, the links, and who computes answers.
+
+    `slots`: deployment -> replicas that a control plane may use at one time; None: as many as are asked for.
+    """
+    room = slots or {}
     found: list[LlmServer | StageServer] = []
     for server in built:
         split = splits.get(server.model)
@@ -79,7 +83,9 @@ def split_servers(
             found.append(server)
             continue
         name, then = server.deployment, f"{server.model}/decode"
-        link, prefill, decode = f"{name}/link", split.asked.prefill, split.asked.decode
+        link = f"{name}/link"
+        prefill = room.get(f"{name}/prefill", split.asked.prefill)
+        decode = room.get(f"{name}/decode", split.asked.decode)
         costs = StageCosts(np.array([0, 1]), 0.0, "first-principles")
         found.append(replace(server, deployment=f"{name}/prefill", replicas=prefill, link=link))
         found.append(
@@ -90,6 +96,20 @@ def split_servers(
         apart = replace(server, deployment=f"{name}/decode", model=then, replicas=decode, prefix_caching=False)
         found.append(apart)
     return tuple(found)
+
+
+def split_apart(servers: Mapping[str, Server], splits: Mapping[str, Split]) -> dict[str, Server]:
+    """Deployment -> what runs, as a control plane sees it: prefill and decode are deployments of their own."""
+    found: dict[str, Server] = {}
+    for key, one in servers.items():
+        split = splits.get(one.option.model)
+        if split is None:
+            found[key] = one
+            continue
+        for role, count in (("prefill", split.asked.prefill), ("decode", split.asked.decode)):
+            apart = replace(one.deployment, id=f"{key}/{role}", role=role)  # type: ignore[arg-type]
+            found[apart.id] = replace(one, deployment=apart, replicas=count)
+    return found
 
 
 def sizes(replicas: Mapping[str, int], splits: Mapping[str, Split]) -> dict[str, int]:
@@ -115,9 +135,10 @@ def split_notes(
         whose = "as stated" if split.stated else "the replica's part of its machine's network"
         rate = f"{split.kv_bytes_per_token / 1e6:.3g} MB a token at {split.link_gbps:g} Gbit/s, {whose}"
         count = split.asked.prefill + split.asked.decode
-        subject, same = f"{c.model}/{c.traffic_class}", before[c.model, c.traffic_class]
+        subject, same = f"{c.model}/{c.traffic_class}", before.get((c.model, c.traffic_class))
         yield f"{subject}: KV transfer {_both(c.transfer_ms)} (p50 / p95): {rate}"
-        yield f"{subject}: aggregated, on {count} replicas: {_figures(same)}"
+        if same is not None:
+            yield f"{subject}: aggregated, on {count} replicas: {_figures(same)}"
 
 
 def _figures(found: ClassResult) -> str:

@@ -26,6 +26,7 @@ from rightslice.core.documents import to_json
 from rightslice.core.errors import BadInputError, Diagnostic, RightsliceError
 from rightslice.core.files import check_folder, write_together
 from rightslice.core.plan import Plan, Rejection
+from rightslice.core.rng import checked_seed
 from rightslice.core.timeline import Timeline
 from rightslice.manifests.render import render
 from rightslice.memory.speculation import speculation_problem
@@ -78,8 +79,7 @@ def plan_workload(
 
     Raises BadInputError for a bad file or option; an infeasible workload returns a plan that says what binds.
     """
-    if seed < 0:
-        raise BadInputError(Diagnostic("RS0501", f"--seed {seed} is negative", hint="for example 0"))
+    checked_seed(seed)
     if not 0.0 < risk < 1.0:
         raise BadInputError(Diagnostic("RS0501", f"--risk {risk:g} is not between 0 and 1", hint="for example 0.05"))
     clock = Clock()

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rightslice.app.scenarios import MAX_HORIZON_S, least_horizon_s, rating_scenario, server
+from rightslice.app.horizons import MAX_HORIZON_S, least_horizon_s
+from rightslice.app.scenarios import rating_scenario, server
 from rightslice.core.rates import Rate
 from rightslice.core.slo import Slo
 from rightslice.optimization.needs import LengthSample, Need

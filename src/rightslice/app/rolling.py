@@ -6,11 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from rightslice.app.horizons import check_instant
 from rightslice.app.scenarios import Load
 from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.core.options import quantity_of
 from rightslice.core.plan import Deployment, Plan
-from rightslice.core.quantities import format_seconds, parse_seconds
+from rightslice.core.quantities import parse_seconds
 from rightslice.manifests.layout import has_spare
 from rightslice.manifests.timing import rollout_deadline_s
 from rightslice.simulation.control.rollout import Rollout
@@ -47,9 +48,7 @@ def parse_rollout(text: str) -> AskedRollout:
 
 def rollout_of(plan: Plan, deployment: Deployment, asked: AskedRollout, load: Load) -> Rollout:
     """The update of one deployment. Raises BadInputError RS0501 for a time outside the run."""
-    if not 0.0 <= asked.at_s < load.horizon_s:
-        message = f"--rollout: the run lasts from 0 to {format_seconds(load.horizon_s)}"
-        raise BadInputError(Diagnostic("RS0501", message))
+    check_instant("--rollout", asked.at_s, load.horizon_s, load.users)
     surge, unavailable = asked.surge, asked.unavailable
     if surge is None or unavailable is None:
         surge, unavailable = (1, 0) if has_spare(plan, deployment) else (0, 1)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from rightslice.app.horizons import MIN_HORIZON_S, verified_s
 from rightslice.app.network import with_clients
 from rightslice.catalogue.engines import engine
 from rightslice.core.rng import generator
@@ -32,18 +33,6 @@ from rightslice.traffic.arrivals import DAY_S, Arrivals, PlannedRate, open_loop
 from rightslice.traffic.recorded import regrouped
 from rightslice.traffic.traces import Trace
 
-TARGET_REQUESTS, FEWEST_REQUESTS = 6000, 1500
-"""Requests of the slowest class in one verification, within the horizon's bounds: p95 from 300 samples beyond it, or
-from 75 where answers are long and a run takes long."""
-TARGET_OUTPUT_TOKENS = 1.5e6
-MIN_HORIZON_S = 600.0
-MAX_HORIZON_S = 6 * 3600.0
-MAX_REQUESTS = 20_000
-"""Requests of one group of models in one verification, unless the least horizon brings more."""
-LEAST_HORIZON_S = 60.0
-ANSWERS_PER_HORIZON = 8.0
-TYPICAL_TPOT_S = 0.04
-"""A horizon spans several answers of usual speed, or batches would not fill within it."""
 WARMUP_SHARE = 0.1
 
 Slowdown = Callable[[Option], float]
@@ -66,6 +55,17 @@ class Load:
     gateways: Mapping[str, Gateway] = field(default_factory=dict)
     network: Network | None = None
 
+    def run_s(self, population: ClosedPipeline | None) -> float:
+        """How long the run of a population lasts: its own time, and no less than that of traffic beside it."""
+        if population is None:
+            return self.horizon_s
+        return max(population.duration_s, self.horizon_s if self.classes else 0.0)
+
+    @property
+    def users(self) -> str:
+        """The populations, as `voice/heavy`; empty without."""
+        return ", ".join(f"{found.name}/{found.users_name}" for found in self.populations)
+
     @property
     def requests(self) -> float:
         """About how many requests one simulation meets; a user sends at most one in the think time and a second."""
@@ -79,14 +79,21 @@ def draw_loads(
     traces: Mapping[str, Trace],
     seed: int,
     horizon_s: float | None = None,
+    planned: Sequence[Need] = (),
 ) -> tuple[Load, ...]:
     """The traffic of each group of models that pipelines tie together; groups do not touch each other.
 
-    Arrivals are drawn at the planned rates over one horizon per group (`horizon_s` of None: long enough to verify),
-    and the lengths of every population.
+    Arrivals are drawn at the planned rates over one horizon per group (`horizon_s` of None: long enough to verify, and
+    no shorter than with the needs `planned`), and the lengths of every population.
     """
     return tuple(
-        _draw(workload, [need for need in needs if need.name in group], traces, seed, horizon_s)
+        _draw(
+            workload,
+            [need for need in needs if need.name in group],
+            traces,
+            seed,
+            horizon_s or verified_s(needs, planned, group),
+        )
         for group in _groups(needs)
     )
 
@@ -167,9 +174,7 @@ def _gateways(needs: Sequence[Need]) -> dict[str, Gateway]:
     return {name: Gateway(g.queue_depth, g.kv_use, g.flow_control) for name, g in found.items() if g is not None}
 
 
-def _draw(
-    workload: Workload, needs: Sequence[Need], traces: Mapping[str, Trace], seed: int, horizon_s: float | None
-) -> Load:
+def _draw(workload: Workload, needs: Sequence[Need], traces: Mapping[str, Trace], seed: int, horizon_s: float) -> Load:
     names = frozenset(need.name for need in needs)
     populations = tuple(
         _population(pipeline, name, users, needs, seed)
@@ -177,7 +182,6 @@ def _draw(
         if pipeline.stages[0] in names
         for name, users in pipeline.users.items()
     )
-    horizon_s = horizon_s or _horizon_s(needs)
     if populations and not any(need.model.traffic for need in needs):
         horizon_s = max(p.duration_s for p in populations)
     classes = tuple(
@@ -205,22 +209,6 @@ def rating_scenario(
     load = Load(frozenset([need.name]), classes, (), horizon_s, 0, _routing([need], 0))
     (scenario,) = scenarios(load, (built,))
     return scenario
-
-
-def _horizon_s(needs: Sequence[Need]) -> float:
-    rates = [sample.rate_per_s for need in needs for sample in need.samples if need.model.traffic]
-    rates += [need.planned_rate_per_s for need in needs if need.planned_rate_per_s > 0 and not need.samples]
-    if not rates:
-        return MIN_HORIZON_S
-    longest = max(need.output_tokens for need in needs)
-    requests = min(max(TARGET_OUTPUT_TOKENS / max(longest, 1.0), FEWEST_REQUESTS), TARGET_REQUESTS)
-    wanted = min(max(requests / min(rates), MIN_HORIZON_S), MAX_HORIZON_S)
-    return float(math.ceil(min(wanted, max(MAX_REQUESTS / sum(rates), *(least_horizon_s(need) for need in needs)))))
-
-
-def least_horizon_s(need: Need) -> float:
-    """Long enough for batches to fill: several of the model's mean answers at a usual speed."""
-    return max(LEAST_HORIZON_S, ANSWERS_PER_HORIZON * TYPICAL_TPOT_S * need.output_tokens)
 
 
 def _population(pipeline: Pipeline, name: str, users: Users, needs: Sequence[Need], seed: int) -> ClosedPipeline:
@@ -325,7 +313,7 @@ def scenarios(
             servers=built,
             classes=classes,
             pipelines=(population,),
-            horizon_s=max(population.duration_s, load.horizon_s if classes else 0.0),
+            horizon_s=load.run_s(population),
             seed=load.seed,
             routing=load.routing,
             sharing=sharing,

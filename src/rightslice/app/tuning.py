@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from rightslice.app.scenarios import Load
-from rightslice.app.simulating import Asked, WhatIf, day_of, read_asked, with_control
+from rightslice.app.simulating import Asked, day_of, read_asked, with_control
+from rightslice.app.what_if import WhatIf
 from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.core.replay import Setting, Trial, Tuning, worst_objective
 from rightslice.spec.autoscaler import Autoscaler
@@ -111,13 +112,7 @@ def _floor(asked: Asked, model: str, deployments: int) -> int:
 def _free(autoscalers: Autoscalers) -> frozenset[str]:
     """What no autoscaler states itself. Who may go to zero keeps its least size."""
     given = frozenset(name for found in autoscalers.values() for name in found.model_fields_set)
-    stated = {
-        "share": {"target", "share"},
-        "least": {"min"},
-        "down_window_s": {"down_window"},
-        "up_window_s": {"up_window"},
-    }
-    return frozenset(name for name, keys in stated.items() if not given & keys)
+    return frozenset(name for name, keys in _STATED_BY.items() if not given & keys)
 
 
 def _start(free: frozenset[str]) -> Setting:
@@ -139,8 +134,8 @@ def _trial(asked: Asked, made: Autoscalers, setting: Setting, what_if: WhatIf, d
         objective=objective,
         achieved=achieved,
         changes=len(replay.scale_events),
-        down_window_s=first.down_window,
-        up_window_s=first.up_window,
+        down_window_s=first.down_window or 0.0,
+        up_window_s=first.up_window or 0.0,
     )
 
 

@@ -179,7 +179,8 @@ def _serving(need: Need) -> Iterator[PlanWarning]:
         sheds = any(traffic.priority < 0 for traffic in need.model.traffic)
         what = "shed under saturation" if sheds else "held back under saturation"
         text = (
-            f"requests are {what} by an inference gateway in the simulation: the manifests hold none, put one before it"
+            f"requests are {what} by an inference gateway in the simulation: the manifests hold its InferenceObjectives"
+            " and no gateway, install one before it"
         )
         yield PlanWarning("RS5013", need.name, text)
     if len(need.priorities) > 1:

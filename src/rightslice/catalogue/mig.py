@@ -88,8 +88,39 @@ def layouts(accelerator: str) -> tuple[MigLayout, ...]:
     if table is None:
         return ()
     profiles = _plain(table)
-    made = (_layout(counts, profiles, table) for counts in _maximal_multisets(profiles))
+    every = multisets(accelerator)
+    largest = (c for c in every if not any(_contains(other, c) for other in every if other != c))
+    made = (_layout(counts, profiles, table) for counts in largest)
     return tuple(sorted(made, key=lambda layout: (-len(layout.placements), layout.name)))
+
+
+@lru_cache(maxsize=64)
+def placement_sets(accelerator: str) -> tuple[Placements, ...]:
+    """Every set of instances that can coexist, the empty one included, by rising start; empty without a MIG table.
+
+    Media variants are left out. In all tables disjoint memory units keep compute slices and SMs within the GPU's too.
+    """
+    table = geometry(accelerator)
+    return () if table is None else tuple(_placed_sets(_plain(table), 0, {}))
+
+
+def multisets(accelerator: str) -> tuple[Mapping[str, int], ...]:
+    """Every count of profiles that can coexist, the empty one included, in a fixed order."""
+    found = {_counted(chosen) for chosen in placement_sets(accelerator)}
+    return tuple(dict(items) for items in sorted(found))
+
+
+def full_placement_sets(accelerator: str) -> tuple[Placements, ...]:
+    """The placement sets to which no instance can be added where the others are."""
+    table = geometry(accelerator)
+    spans = {p.name: p.mem_units for p in _plain(table)} if table else {}
+    masks = {(p.name, s): _mask(s, p.mem_units) for p in _plain(table) for s in p.starts} if table else {}
+
+    def full(chosen: Placements) -> bool:
+        taken = sum(_mask(start, spans[name]) for name, start in chosen)
+        return all(taken & mask for mask in masks.values())
+
+    return tuple(chosen for chosen in placement_sets(accelerator) if full(chosen))
 
 
 @lru_cache(maxsize=64)
@@ -107,15 +138,12 @@ def _plain(table: MigGeometry) -> tuple[MigProfile, ...]:
     return tuple(sorted((p for p in table.profiles if not p.media), key=lambda p: (p.compute_slices, p.mem_units)))
 
 
-def _maximal_multisets(profiles: Sequence[MigProfile]) -> list[dict[str, int]]:
-    """Counts of profiles that can coexist and of which no other contains them all, in a fixed order."""
-    reachable = {tuple(sorted(Counter(chosen).items())) for chosen in _placed_sets(profiles, 0, {})}
-    counts = [dict(items) for items in sorted(reachable)]
-    return [c for c in counts if not any(_contains(other, c) for other in counts if other != c)]
+def _counted(chosen: Placements) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(Counter(name for name, _ in chosen).items()))
 
 
-def _placed_sets(profiles: Sequence[MigProfile], unit: int, used: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
-    """Every set of placements, as profile names, that starts at or after `unit`."""
+def _placed_sets(profiles: Sequence[MigProfile], unit: int, used: Mapping[str, int]) -> Iterator[Placements]:
+    """Every set of placements that starts at or after `unit`."""
     starts = [s for p in profiles for s in p.starts if s >= unit]
     if not starts:
         yield ()
@@ -125,7 +153,7 @@ def _placed_sets(profiles: Sequence[MigProfile], unit: int, used: Mapping[str, i
         if unit in profile.starts and used.get(profile.name, 0) < profile.max_instances:
             more = {**used, profile.name: used.get(profile.name, 0) + 1}
             for rest in _placed_sets(profiles, unit + profile.mem_units, more):
-                yield (profile.name, *rest)
+                yield ((profile.name, unit), *rest)
 
 
 def _contains(larger: Mapping[str, int], smaller: Mapping[str, int]) -> bool:

@@ -165,8 +165,22 @@ class PrefixHits:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedGateway:
+    """The inference gateway before a model. `holds`: requests wait in it (flow control), without a replica too.
+
+    `priorities`: traffic class -> what the gateway orders and sheds by.
+    """
+
+    holds: bool
+    priorities: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedModel:
-    """One model of the workload as it will run. `prefix_hits`: empty where its prompts share nothing."""
+    """One model of the workload as it will run. `prefix_hits`: empty where its prompts share nothing.
+
+    `gateway`: None where a plain Service is enough.
+    """
 
     name: str
     source: str
@@ -179,6 +193,7 @@ class PlannedModel:
     slo_probability: float | None
     deployments: tuple[Deployment, ...]
     prefix_hits: tuple[PrefixHits, ...] = ()
+    gateway: PlannedGateway | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,8 +74,9 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class GpuHourBounds:
-    """GPU-hours of one deployment that nothing beats: of fractions of replicas (`fluid`), of whole ones that are there
-    the instant they are needed (`perfect`), and of as many as the peak needs, all the time (`peak`)."""
+    """GPU-hours of one deployment by its expected traffic (recorded traffic as recorded): of fractions of replicas
+    (`fluid`), of whole ones that are there the instant they are needed (`perfect`), which no autoscaler beats, and of
+    as many as the peak needs, all the time (`peak`)."""
 
     deployment: str
     fluid: float
@@ -98,12 +99,16 @@ class Confidence:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """`results`: one for each group of models and population. `cpu_s` is of the event loops alone.
+    """`results`: one for each group of models and population; populations are alternatives. `cpu_s` is of the event
+    loops alone.
 
-    `usd` is None where the machines of a changed accelerator have no price here. The rest is empty without a control
-    plane; `unknown_phases` of a cold start count 0 because nobody published them. Pools `apart` keep all their nodes
-    and replicas, for it cannot move them: no autoscaler and no fault reaches them. `faults` that were asked for.
-    `timelines`: one for each result; `asked`: the options; `notes`: what else a reader has to know.
+    `gpu_hours` and `usd` are those of all nodes over the longest run; of the dearest population, where a control plane
+    moves nodes. `usd` is None where the machines of a changed accelerator have no price here. The rest is empty without
+    a control plane; `unknown_phases` of a cold start count 0 because nobody published them. `dark_s`: model -> seconds
+    in which its requests waited and none of its replicas was ready, asked for or not. Pools `apart` keep all their
+    nodes and replicas, for it cannot move them: no autoscaler and no fault reaches them. `faults` that were asked for.
+    `timelines`: one for each result; `asked`: the options; `notes`: what else a reader has to know; `calibration`: the
+    published case that the workload repeats.
     """
 
     plan: str
@@ -120,6 +125,7 @@ class Replay:
     apart: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
     rollouts: tuple[RolloutResult, ...] = ()
+    dark_s: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     timelines: tuple[Timeline, ...] = ()
     confidence: tuple[Confidence, ...] = ()
@@ -127,29 +133,42 @@ class Replay:
 
     @property
     def requests(self) -> int:
-        """Requests that started after the warm-up."""
+        """Requests that started within the measured window."""
         return sum(result.requests for result in self.results)
 
     @property
     def holds(self) -> bool:
-        """Whether every objective holds, no request fails, and users of pipelines are never left without a replica.
+        """Whether anything was measured, every objective holds, no request fails, and users of pipelines are never left
+        without a replica.
 
         Users who wait send nothing: a share of requests hardly shows that nobody served them for minutes.
         """
         closed = any(result.pipelines for result in self.results)
-        return all(result.sound for result in self.results) and not (closed and self.dark_s)
+        sound = all(result.sound for result in self.results)
+        return self.measured and sound and not (closed and self.dark_s)
 
     @property
-    def dark_s(self) -> dict[str, float]:
-        """Deployment -> seconds, by its ticks, in which requests waited and no replica was ready, asked for or not."""
-        found: dict[str, float] = {}
-        before: dict[str, Moment] = {}
-        for moment in self.timeline:
-            earlier = before.get(moment.deployment, moment)
-            before[moment.deployment] = moment
-            span_s = moment.time_s - earlier.time_s  # below zero where the run of another population begins
-            if span_s > 0.0 and earlier.ready == 0 and moment.in_flight > 0.0:
-                found[moment.deployment] = found.get(moment.deployment, 0.0) + span_s
+    def measured(self) -> bool:
+        """Whether any class or population had requests that can be judged."""
+        return any(self._judged.values())
+
+    @property
+    def unmeasured(self) -> tuple[str, ...]:
+        """Classes (`chat/main`) and populations (`voice/light`), and single objectives of theirs (`chat/main
+        tpot_p95`), of which no request can be judged, in any run."""
+        return tuple(subject for subject, judged in self._judged.items() if not judged)
+
+    @property
+    def _judged(self) -> dict[str, int]:
+        """Class or population without objectives, or objective -> requests that can be judged."""
+        found: dict[str, int] = {}
+        for result in self.results:
+            subjects = [(f"{c.model}/{c.traffic_class}", c.requests, c.outcomes) for c in result.per_class]
+            subjects += [(f"{p.name}/{p.users}", p.requests, p.outcomes) for p in result.pipelines]
+            for subject, requests, outcomes in subjects:
+                counts = {f"{subject} {o.slo.name}": o.judged for o in outcomes if requests} or {subject: requests}
+                for name, count in counts.items():
+                    found[name] = found.get(name, 0) + count
         return found
 
     @property
@@ -158,20 +177,31 @@ class Replay:
         return max((result.horizon_s for result in self.results), default=0.0)
 
     @property
+    def windows_s(self) -> tuple[tuple[float, float], ...]:
+        """(Begin, end) of what is measured in each run, equal ones once: from the end of the warm-up to the horizon."""
+        return tuple(dict.fromkeys((result.begin_s, result.horizon_s) for result in self.results))
+
+    @property
     def requests_per_s_per_gpu(self) -> float | None:
-        """Completed requests per second over the physical GPUs; None without GPUs."""
+        """Answered requests per second over the physical GPUs; None without GPUs. Of several populations that the same
+        replicas serve, one after the other, the busiest."""
         if not self.gpu_hours or not self.horizon_s:
             return None
-        rate = sum(c.requests_per_s for result in self.results for c in result.per_class)
-        rate += sum(p.requests_per_s for result in self.results for p in result.pipelines)
-        return rate / (self.gpu_hours * 3600.0 / self.horizon_s)
+        rates: dict[frozenset[str], float] = {}
+        for result in self.results:
+            group = frozenset(replica.deployment for replica in result.replicas)
+            rates[group] = max(rates.get(group, 0.0), result.requests_per_s)
+        return sum(rates.values()) / (self.gpu_hours * 3600.0 / self.horizon_s)
 
     @property
     def totals(self) -> dict[str, int]:
-        """Requests of all runs: requests = completed + failed + shed + unfinished; `lost` is part of `failed`."""
+        """Requests of all runs: requests = completed + failed + shed + unfinished; `lost` is part of `failed`.
+
+        `answered` within the windows, whenever they came.
+        """
         total = {
             name: sum(getattr(result, name) for result in self.results)
-            for name in ("requests", "completed", "failed", "requeued", "lost", "shed")
+            for name in ("requests", "completed", "failed", "requeued", "lost", "shed", "answered")
         }
         total["unfinished"] = total["requests"] - total["completed"] - total["failed"] - total["shed"]
         return total
@@ -190,8 +220,11 @@ class Replay:
             **self.totals,
             "seed": self.seed,
             "horizon_s": self.horizon_s,
+            "windows": [{"begin_s": begin_s, "end_s": end_s} for begin_s, end_s in self.windows_s],
             "cpu_s": self.cpu_s,
             "holds": self.holds,
+            "measured": self.measured,
+            "unmeasured": list(self.unmeasured),
             "per_model": classes,
             "pipelines": [to_jsonable(found) for result in self.results for found in result.pipelines],
             "replicas": [to_jsonable(found) for result in self.results for found in result.replicas],
@@ -200,7 +233,7 @@ class Replay:
             "requests_per_s_per_gpu": self.requests_per_s_per_gpu,
             "scale_events": [_scaling(event) for event in self.scale_events],
             "preemptions": to_jsonable(self.preemptions),
-            "dark_s": self.dark_s,
+            "dark_s": dict(self.dark_s),
             "bounds": to_jsonable(self.bounds),
             "timeline": to_jsonable(self.timeline),
             "unknown_phases": list(self.unknown_phases),

@@ -30,10 +30,11 @@ def percentile(distribution: Distribution, share: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SloOutcome:
-    """One objective and the share of requests that met it."""
+    """One objective and the share of requests that met it, of those that could be `judged`; 1 of none."""
 
     slo: Slo
     achieved_share: float
+    judged: int
 
     @property
     def met(self) -> bool:
@@ -43,7 +44,8 @@ class SloOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ClassResult:
-    """One traffic class of one model. Distributions cover completed requests and are None when there are none.
+    """One traffic class of one model: its requests that came within the window. Distributions cover those completed and
+    are None when there are none. `answered`, and both rates: within the window, whenever they came.
 
     `prefix_hit_rate`: share of the prompt tokens of admitted requests found in the prefix cache; None without prefixes.
     `prefix_hit_ceiling`: what one cache without limit would have found of the same requests; None where not known.
@@ -70,6 +72,7 @@ class ClassResult:
     timed_out: int = 0
     shed: int = 0
     transfer_ms: Distribution | None = None
+    answered: int = 0
 
     @property
     def kept_up(self) -> bool:
@@ -94,7 +97,8 @@ class StageResult:
 
 @dataclass(frozen=True, slots=True)
 class PipelineResult:
-    """One closed-loop population going through one pipeline."""
+    """One closed-loop population going through one pipeline. `answered` within the window, whenever they came; the rate
+    is that of answers while there are users."""
 
     name: str
     users: str
@@ -105,6 +109,7 @@ class PipelineResult:
     per_stage: tuple[StageResult, ...]
     slo_attainment: float
     outcomes: tuple[SloOutcome, ...] = ()
+    answered: int = 0
 
     @property
     def kept_up(self) -> bool:
@@ -127,7 +132,10 @@ class ReplicaResult:
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """requests = completed + failed + shed + unfinished; `lost` is part of `failed`; `requeued` is informative."""
+    """Requests that came within the window, from the end of the warm-up (`begin_s`) to the horizon.
+
+    requests = completed + failed + shed + unfinished; `lost` is part of `failed`; `requeued` is informative.
+    """
 
     seed: int
     horizon_s: float
@@ -140,6 +148,17 @@ class SimulationResult:
     pipelines: tuple[PipelineResult, ...]
     replicas: tuple[ReplicaResult, ...]
     shed: int = 0
+    begin_s: float = 0.0
+
+    @property
+    def answered(self) -> int:
+        """Within the window, whenever they came."""
+        return sum(r.answered for r in self.per_class) + sum(r.answered for r in self.pipelines)
+
+    @property
+    def requests_per_s(self) -> float:
+        """Answered per second, of all classes and users."""
+        return sum(r.requests_per_s for r in self.per_class) + sum(r.requests_per_s for r in self.pipelines)
 
     @property
     def outcomes(self) -> tuple[SloOutcome, ...]:

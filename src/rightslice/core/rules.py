@@ -49,6 +49,8 @@ RULES: Final[dict[str, str]] = {
     "RS0503": "command.usage",
     # RS06xx: outside systems
     "RS0601": "hub.unreachable",
+    "RS0602": "endpoint.unreachable",
+    "RS0603": "endpoint.refuses",
     # RS2xxx: memory and architecture
     "RS2001": "memory.does-not-fit",
     "RS2002": "memory.context-too-long",

@@ -40,11 +40,12 @@ class ReplicaCount:
 
 @dataclass(frozen=True, slots=True)
 class NodeCount:
-    """Paid nodes of a pool from `time_s` on."""
+    """Paid nodes of a pool from `time_s` on, and how many of them are there and take pods."""
 
     time_s: float
     pool: str
     nodes: int
+    ready: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +69,21 @@ class Fleet:
             tuple(lost_nodes_s),
         )
 
+    def node_hours(self, until_s: float) -> dict[str, float]:
+        """Pool -> hours of its paid nodes from the start of the run to `until_s`."""
+        found = {count.pool: 0.0 for count in self.nodes}
+        for name in found:
+            steps = [(min(count.time_s, until_s), count.nodes) for count in self.nodes if count.pool == name]
+            spans = pairwise([*steps, (until_s, 0)])
+            found[name] = sum(nodes * (end_s - at_s) for (at_s, nodes), (end_s, _) in spans) / 3600.0
+        return found
+
 
 def standing(replicas: Mapping[str, int], nodes: Mapping[str, int], usd_per_hour: Mapping[str, float] | None) -> Fleet:
     """Deployments and pools that stand as they are all the time."""
     return Fleet(
         tuple(ReplicaCount(0.0, name, count, count, 0) for name, count in replicas.items()),
-        tuple(NodeCount(0.0, name, count) for name, count in nodes.items()),
+        tuple(NodeCount(0.0, name, count, count) for name, count in nodes.items()),
         usd_per_hour,
     )
 
@@ -84,8 +94,9 @@ class Requests:
 
     What fails: `refused` (too long, or nobody serves the model), `timed_out`, `lost` with a replica; `shed` by a
     gateway is not among it. `met` and `missed` all objectives or one of them, `asked_share` the highest share that an
-    objective asks for (None: there is no objective). Over all bins, offered = completed + failed + shed + in flight at
-    the end.
+    objective asks for (None: there is no objective). `before`: those that came earlier, are in flight when the first
+    bin begins and do not fail later. Over all bins, before + offered = completed + failed + shed + in flight at the
+    end.
     """
 
     offered: tuple[int, ...]
@@ -97,6 +108,7 @@ class Requests:
     met: tuple[int, ...]
     missed: tuple[int, ...]
     asked_share: float | None
+    before: int = 0
 
     @property
     def failed(self) -> tuple[int, ...]:
@@ -112,7 +124,7 @@ class Requests:
     @property
     def in_flight(self) -> tuple[int, ...]:
         """At the end of each bin: those that came, have not been answered yet and do not fail later."""
-        found, left = [], 0
+        found, left = [], self.before
         ended = zip(self.offered, self.completed, self.failed, self.shed, strict=True)
         for came, done, failed, shed in ended:
             left += came - done - failed - shed
@@ -130,6 +142,7 @@ class Requests:
             "timed_out": sum(self.timed_out),
             "lost": sum(self.lost),
             "shed": sum(self.shed),
+            "in_flight_at_begin": self.before,
             "in_flight_at_end": self.in_flight[-1] if self.offered else 0,
         }
 
@@ -162,8 +175,9 @@ class Track:
 class Timeline:
     """One run from the end of its warm-up to its horizon. `edges_s`: bounds of the bins, one more than there are bins.
 
-    `nodes`: mean over each bin; `usd`: cost since the start of the run, at the end of each bin (None without prices);
-    `lost_nodes_s`: when nodes were lost. `share`: of the traffic and of the replicas that was simulated.
+    `nodes`: those that are paid, `nodes_ready`: those that are there, means over each bin; `usd`: cost since the start
+    of the run, at the end of each bin (None without prices); `lost_nodes_s`: when nodes were lost. `share`: of the
+    traffic and of the replicas that was simulated.
     """
 
     run: str
@@ -173,6 +187,7 @@ class Timeline:
     usd: tuple[float, ...] | None
     lost_nodes_s: tuple[float, ...] = ()
     share: float = 1.0
+    nodes_ready: tuple[float, ...] = ()
 
     @property
     def widths_s(self) -> tuple[float, ...]:

@@ -133,6 +133,20 @@ def scaled_object(metadata: Metadata, spec: Fields) -> Object:
     }
 
 
+def inference_objective(metadata: Metadata, pool: str, priority: int) -> Object:
+    """llm-d.ai/v1alpha2 InferenceObjective: the priority of requests to an InferencePool of its namespace."""
+    spec: Object = {
+        "poolRef": {"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": pool},
+        "priority": priority,
+    }
+    return {
+        "apiVersion": "llm-d.ai/v1alpha2",
+        "kind": "InferenceObjective",
+        "metadata": metadata.fields(),
+        "spec": spec,
+    }
+
+
 def job(metadata: Metadata, template: Fields) -> Object:
     """batch/v1 Job of one pod, tried once more where it fails."""
     spec: Object = {"backoffLimit": 1, "template": dict(template)}

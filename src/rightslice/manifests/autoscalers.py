@@ -18,6 +18,8 @@ ADAPTER_FOLDER: Final = "autoscaling"
 ADAPTER_VALUES: Final = f"{ADAPTER_FOLDER}/prometheus-adapter-values.yaml"
 PROMETHEUS: Final = "http://prometheus.example.invalid:9090"
 """Cannot be reached until the reader sets the real one."""
+GATEWAY_QUEUE: Final = "llm_d_epp_flow_control_queue_size"
+"""Requests that the endpoint picker holds, by InferencePool (docs/metrics.md of llm-d/llm-d-router 02d6c2ee)."""
 _PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "in_flight": ("running", "waiting"),
     "running": ("running",),
@@ -57,10 +59,20 @@ def scaled_units(view: View) -> list[tuple[Unit, Autoscaling]]:
 
 
 def query(unit: Unit, scaling: Autoscaling) -> str:
-    """PromQL: the signal of all pods of one Deployment, which bear its name and two random words."""
+    """PromQL: the signal of all pods of one Deployment, which bear its name and two random words.
+
+    What waits in an inference gateway is in flight, too; deployments of one model take equal parts of it. Series that
+    do not exist, as those of engines without a replica, count 0 there: PromQL's sum with one of them would be empty.
+    """
     names = _engine_metrics(unit)
     pods = f'namespace="{unit.namespace}",pod=~"{unit.name}-[a-z0-9]+-[a-z0-9]+"'
-    return " + ".join(f"sum({names[part]}{{{pods}}})" for part in _PARTS[scaling.signal])
+    parts = [f"sum({names[part]}{{{pods}}})" for part in _PARTS[scaling.signal]]
+    if scaling.signal == "in_flight" and unit.model.gateway and unit.model.gateway.holds:
+        several = len(unit.model.deployments)
+        held = f'sum({GATEWAY_QUEUE}{{namespace="{unit.namespace}",inference_pool="{unit.service}"}})'
+        parts.append(held if several == 1 else f"{held} / {several}")
+        parts = [f"({part} or vector(0))" for part in parts]
+    return " + ".join(parts)
 
 
 def metric_name(unit: Unit, scaling: Autoscaling) -> str:
@@ -124,6 +136,7 @@ def _keda(unit: Unit, metadata: Metadata, scaling: Autoscaling) -> Object:
             "serverAddress": PROMETHEUS,
             "query": query(unit, scaling),
             "threshold": f"{scaling.target:g}",
+            **({"activationThreshold": "0"} if scaling.min_replicas == 0 else {}),
         },
     }
     return scaled_object(

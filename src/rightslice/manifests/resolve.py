@@ -25,6 +25,7 @@ from rightslice.manifests.view import (
     pool_views,
     unit_name,
 )
+from rightslice.spec.autoscaler import sleeps_for_ever
 
 _MIG_PROFILE: Final = re.compile(r"\d+g\.\d+gb([.+][a-z.+]+)?")
 _PINNED_IMAGE: Final = re.compile(r"[^\s@]+(@sha256:[0-9a-f]{64}|:(?!latest$)[\w][\w.-]{0,127})", re.ASCII)
@@ -87,6 +88,7 @@ def _mistakes(plan: Plan) -> Iterator[Diagnostic]:
                 yield Diagnostic("RS0204", f'{deployment.id}: the plan has no pool "{deployment.pool}"', hint=hint)
             elif plan.pool(deployment.pool).platform in platforms():
                 yield from _deployment_mistakes(model, deployment, plan.pool(deployment.pool))
+    yield from _scaling_mistakes(plan)
     for placement in plan.placements:
         for slot in placement.slots:
             if slot.used_bytes > slot.memory_bytes:
@@ -97,6 +99,18 @@ def _mistakes(plan: Plan) -> Iterator[Diagnostic]:
         if len(placement.slots) > 1 and together > placement.memory_bytes:
             where = f"{placement.pool} node {placement.node} GPU {placement.gpu}"
             yield Diagnostic("RS2001", f"{together:,} bytes are needed of {placement.memory_bytes:,} on {where}")
+
+
+def _scaling_mistakes(plan: Plan) -> Iterator[Diagnostic]:
+    """Deployments that go to zero and that nothing would wake."""
+    gateways = {model.name: model.gateway for model in plan.models}
+    for scaling in plan.autoscaling:
+        gateway = gateways.get(scaling.model)
+        if scaling.min_replicas == 0:
+            holds = gateway is not None and gateway.holds
+            asleep = sleeps_for_ever(scaling.kind, scaling.signal, holds=holds)
+            if asleep is not None:
+                yield Diagnostic("RS0204", f"{scaling.deployment}: {asleep[0]}", hint=asleep[1])
 
 
 def _pool_mistakes(plan: Plan, pool: Pool) -> Iterator[Diagnostic]:

@@ -21,7 +21,8 @@ from rightslice.manifests.pods import secret_keys, weights_claim
 from rightslice.manifests.prose import plain, shell
 from rightslice.manifests.sharing import DEFAULT, NODE_LABEL, shared_pools, sharing_map_name
 from rightslice.manifests.timing import startup_budget_s
-from rightslice.manifests.view import POOL_LABEL, View, is_local, weights_path
+from rightslice.manifests.view import POOL_LABEL, Unit, View, is_local, weights_path
+from rightslice.manifests.workloads import front_labels, objective_name
 
 MIG_LABEL = "nvidia.com/mig.config"
 MIG_STATE = r"{.metadata.labels.nvidia\.com/mig\.config\.state}"
@@ -38,6 +39,7 @@ def steps(view: View, folder: str) -> list[str]:
         ("Cut the GPUs", _layouts(view, folder)),
         ("Share the GPUs", _sharing(view, folder)),
         ("Provide secrets and weights", _provisions(view, folder)),
+        ("Put the gateway in front", _gateway(view)),
         ("Apply", _apply(view, folder)),
         ("Let the autoscalers see", _autoscaling(view, folder)),
         ("Verify", _verify(view)),
@@ -224,6 +226,35 @@ def _provisions(view: View, folder: str) -> str:
         for unit in {unit.image: unit for unit in view.units if unit.needs_image}.values()
     ]
     return "\n\n".join(parts)
+
+
+def _gateway(view: View) -> str:
+    """What the emitted InferenceObjectives refer to, and what the simulation counts on."""
+    fronts = {unit.service: unit for unit in view.units if unit.model.gateway}
+    if not fronts:
+        return ""
+    first = (
+        "The plan counts on an inference gateway. Install its CRDs and the llm-d router (an endpoint picker behind a"
+        " proxy) before the objects below are applied, with these InferencePools in the plan's namespace:"
+    )
+    parts = [first, "\n".join(_pool_row(name, unit) for name, unit in fronts.items())]
+    if any(unit.model.gateway and unit.model.gateway.holds for unit in fronts.values()):
+        parts.append(
+            "Requests wait in the gateway: set `featureGates: [flowControl]` in the endpoint picker's configuration."
+            " Its `defaultRequestTTL` (60 s unless set) must be longer than a replica takes to start, or requests are"
+            " dropped before they are served. Prometheus must scrape the endpoint picker."
+        )
+    return "\n\n".join(parts)
+
+
+def _pool_row(name: str, unit: Unit) -> str:
+    labels = ",".join(f"{key}={value}" for key, value in front_labels(unit).items())
+    objectives = unit.model.gateway.priorities if unit.model.gateway else {}
+    classes = ", ".join(f"`{objective_name(unit.model, found)}` (priority {p})" for found, p in objectives.items())
+    return (
+        f"- `{name}`: pods with `{labels}`, port {unit.deployment.engine.port}. Clients name one of {classes} in the"
+        " header `x-llm-d-inference-objective`; without it a request has priority 0."
+    )
 
 
 def _apply(view: View, folder: str) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rightslice.core.plan import Deployment
-from rightslice.kube.names import label_value
+from rightslice.core.plan import Deployment, PlannedModel
+from rightslice.kube.names import label_value, safe_name
 from rightslice.kube.objects import (
     Metadata,
     Object,
     deployment,
+    inference_objective,
     leader_worker_set,
     pod_disruption_budget,
     service,
@@ -33,7 +34,24 @@ def model_objects(units: Sequence[Unit]) -> list[Object]:
         fronts.setdefault(unit.service, []).append(unit)
     for name, behind in fronts.items():
         made += _front(name, behind)
-    return made
+    return made + _objectives(units[0])
+
+
+def _objectives(unit: Unit) -> list[Object]:
+    """One for each class of a model behind an inference gateway; its InferencePool bears the name of the Service."""
+    gateway = unit.model.gateway
+    if gateway is None:
+        return []
+    labels, marked = model_labels(unit.plan, unit.model), {PLAN_ANNOTATION: unit.plan}
+    return [
+        inference_objective(Metadata(objective_name(unit.model, name), unit.namespace, labels, marked), unit.service, p)
+        for name, p in gateway.priorities.items()
+    ]
+
+
+def objective_name(model: PlannedModel, traffic_class: str) -> str:
+    """What clients of a class name in the header `x-llm-d-inference-objective`."""
+    return safe_name(f"{model.name}-{traffic_class}")
 
 
 def workload(unit: Unit) -> Object:
@@ -97,11 +115,14 @@ def _group_spec(unit: Unit) -> Object:
     }
 
 
+def front_labels(unit: Unit) -> dict[str, str]:
+    """Labels of the pods that take the requests of its model and role."""
+    return {"app.kubernetes.io/name": label_value(unit.model.name), ROLE_LABEL: unit.deployment.role}
+
+
 def _front(name: str, units: Sequence[Unit]) -> list[Object]:
     first = units[0]
-    role = first.deployment.role
-    labels = model_labels(first.plan, first.model)
-    behind = {"app.kubernetes.io/name": label_value(first.model.name), ROLE_LABEL: role}
+    labels, behind = model_labels(first.plan, first.model), front_labels(first)
     metadata = Metadata(name, first.namespace, labels, {"rightslice/plan": first.plan})
     made = [service_account(metadata), service(metadata, behind, ports(first))]
     if sum(unit.deployment.replicas.steady for unit in units) > 1:

@@ -8,6 +8,8 @@ from functools import cache
 from typing import Final, Literal
 
 from rightslice.catalogue.architecture import Architecture
+from rightslice.catalogue.architectures.assemble import read_architecture
+from rightslice.catalogue.architectures.config import Json
 from rightslice.catalogue.datafiles import read_json
 from rightslice.catalogue.models import resolve_model
 from rightslice.core.engine import EngineSettings
@@ -15,6 +17,11 @@ from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 
 Drafts = Literal["own", "model", "none"]
 _BONUS_TOKEN: Final = 1
+_USUAL_DRAFT_WORDS: Final = 32_000
+"""Of published EAGLE-3 heads (Llama 3.1 8B and 3.3 70B, Qwen3): the commonest words of the target only."""
+_LEAST_INTERMEDIATE: Final = 2
+"""Experts are narrow; the dense block of a head is at least so many times as wide as the hidden state."""
+_WITH_HEADS: Final = ("full", "sliding")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +91,41 @@ def _commonest(known: dict[str, Drafts]) -> str:
 def with_draft(architecture: Architecture, settings: EngineSettings) -> Architecture:
     """`architecture` with the draft model that `settings` name, from the catalogue or a folder.
 
-    Raises BadInputError as `resolve_model` does.
+    An EAGLE-3 head that is not known is taken for the usual one of its target, as an approximation. Raises
+    BadInputError as `resolve_model` does.
     """
-    if drafts(settings) != "model" or not settings.speculative_model:
+    name = settings.speculative_model
+    if drafts(settings) != "model" or not name:
         return architecture
-    return replace(architecture, draft=resolve_model(settings.speculative_model))
+    try:
+        return replace(architecture, draft=resolve_model(name))
+    except BadInputError as error:
+        if settings.speculative_method.casefold() != "eagle3" or error.code != "RS0310":
+            raise
+    told = f"draft {name[:80]} is not known: one dense layer of {architecture.name}'s widths and a head of"
+    told += f" {_USUAL_DRAFT_WORDS:,} words are assumed; give its folder or config.json"
+    approximations = (*architecture.approximations, told)
+    return replace(architecture, draft=usual_eagle3(architecture, name), approximations=approximations)
+
+
+def usual_eagle3(target: Architecture, name: str) -> Architecture:
+    """The EAGLE-3 head that is usually trained for a target: its widths, one layer with a dense feed-forward block."""
+    own = next((group for group in target.attention if group.kind in _WITH_HEADS), None)
+    heads = own.query_heads if own else target.query_heads
+    width = own.qk_head_dim if own else target.hidden_size // max(heads, 1)
+    config: dict[str, Json] = {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "model_type": "llama",
+        "hidden_size": target.hidden_size,
+        "intermediate_size": max(target.intermediate_size, _LEAST_INTERMEDIATE * target.hidden_size),
+        "num_attention_heads": heads,
+        "num_key_value_heads": own.kv_heads if own else heads,
+        "head_dim": width,
+        "vocab_size": target.vocab_size,
+        "draft_vocab_size": min(_USUAL_DRAFT_WORDS, target.vocab_size),
+        "torch_dtype": "bfloat16",
+    }
+    return read_architecture(config, name, checked=True)
 
 
 def parsed_speculation(text: str) -> dict[str, object]:
@@ -101,7 +138,10 @@ def parsed_speculation(text: str) -> dict[str, object]:
     except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict):
-        raise _bad(f"'{text[:60]}' is not a JSON object", '{"method": "mtp", "num_speculative_tokens": 1}')
+        hint = '{"method": "mtp", "num_speculative_tokens": 1}'
+        if text.startswith("{") and '"' not in text:
+            hint = f"the shell took its quotes: --speculative-config '{hint}' inside of --engine-args \"…\""
+        raise _bad(f"'{text[:60]}' is not a JSON object", hint)
     method, model, tokens = (given.get(key) for key in ("method", "model", "num_speculative_tokens"))
     for key, value in (("method", method), ("model", model)):
         if value is not None and not isinstance(value, str):

@@ -15,6 +15,7 @@ from rightslice.core.plan import (
     Expected,
     LayoutUse,
     Placement,
+    PlannedGateway,
     PlannedModel,
     PlannedPipeline,
     Pool,
@@ -225,9 +226,17 @@ def planned_models(needs: Sequence[Need], made: Fleet, evidence: Evidence) -> tu
                 slo_probability=found.probability if found else None,
                 deployments=deployments,
                 prefix_hits=found.prefix_hits if found else (),
+                gateway=_gateway(need),
             )
         )
     return tuple(planned)
+
+
+def _gateway(need: Need) -> PlannedGateway | None:
+    gated = need.model.gated
+    if gated is None:
+        return None
+    return PlannedGateway(gated.flow_control, {traffic.name: traffic.priority for traffic in need.model.traffic})
 
 
 def planned_pipelines(needs: Sequence[Need], evidence: Evidence) -> tuple[PlannedPipeline, ...]:

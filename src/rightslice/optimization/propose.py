@@ -11,7 +11,8 @@ from rightslice.catalogue.platforms import Platform, platforms
 from rightslice.core.rates import RateTable
 from rightslice.optimization.needs import Need
 from rightslice.optimization.options import Option
-from rightslice.packing.problem import Demand, GpuLayout, OptionSpec, Packing, PoolSpec, Problem
+from rightslice.packing.packing import Packing
+from rightslice.packing.problem import Demand, GpuLayout, OptionSpec, PoolSpec, Problem
 from rightslice.packing.solve import solve
 from rightslice.packing.solver import Effort
 from rightslice.procurement.offers import Offer

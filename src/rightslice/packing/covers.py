@@ -24,7 +24,10 @@ LEAST_GAIN = 1e-4
 
 
 def with_covers(model: Model, problem: Problem) -> Program:
-    """The model's program with cover rows, round by round while they lift its relaxation."""
+    """The model's program with cover rows, round by round while they lift its relaxation.
+
+    None for models that also run on shared GPUs, whose clients have no price of their own.
+    """
     program = model.program
     options = {demand.model: [o for o in problem.options if o.model == demand.model] for demand in problem.demands}
     columns: dict[str, list[int]] = {}
@@ -42,7 +45,7 @@ def with_covers(model: Model, problem: Problem) -> Program:
         prices = _prices(model, program, duals)
         for demand in problem.demands:
             served = [o for o in options[demand.model] if o.key in columns]
-            if demand.requests_per_s <= 0 or not served:
+            if demand.requests_per_s <= 0 or not served or demand.model in problem.shared_models:
                 continue
             mine = np.zeros(len(program.cost))
             for option in served:
@@ -57,8 +60,7 @@ def _prices(model: Model, program: Program, duals: NDArray[np.float64]) -> NDArr
     """What one of each column pays for GPUs, slices and places at the relaxation's prices."""
     weights = np.zeros(len(program.row_lower))
     weights[list(model.resources)] = duals[list(model.resources)]
-    per_entry = -np.repeat(weights, np.diff(program.starts)) * program.values
-    prices = np.bincount(program.columns, weights=per_entry, minlength=len(program.cost))
+    prices = program.reduced_costs(weights) - program.cost
     return np.where(prices > 1e-9, prices, 0.0)
 
 

@@ -1,12 +1,13 @@
 """The integer program over layouts and options: its size depends on kinds of things, never on replicas.
 
     min  sum usd[p] n[p]
-    n[p] nodes, x[p,l] GPUs cut as l, y[p,o] replicas, all whole numbers
-    G[p] n[p] >= sum gpus[o] y[p,o] (whole GPUs) + sum x[p,l]                  GPUs
+    n[p] nodes, x[p,l] GPUs cut as l, y[p,o] replicas, z[p,k] GPUs shared by group k, all whole numbers
+    G[p] n[p] >= sum gpus[o] y[p,o] (whole GPUs) + sum x[p,l] + sum z[p,k]     GPUs
     sum count[l,s] x[p,l] >= sum y[p,o] (o on slice s)                         slices
-    sum r[o] y[p,o] >= demand + largest rate in use (with a spare)             load
-    sum y[p,o] >= floor,  sum v[d,p] >= min_nodes,  v <= n, y                  redundancy
+    sum r[o] y[p,o] + sum r[k] z[p,k] >= demand + largest rate in use (spare)  load
+    sum y[p,o] + .. >= floor,  sum v[d,p] >= min_nodes,  v <= n, y             redundancy
     sum G[p] n[p] <= limit                                                     quota
+    min .. + sum eps[p] new[p,l],  new[p,l] >= x[p,l] - current[p,l]           change
 
 After the layout formulation of MIG-serving (arXiv 2109.11067).
 """
@@ -22,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rightslice.catalogue.hardware import WHOLE
+from rightslice.packing.model_groups import Tenant, change_rows, levels, replicas_alone, tenancies
 from rightslice.packing.problem import Demand, OptionSpec, PoolSpec, Problem
 from rightslice.packing.solver import INFINITY, Builder, Program
 
@@ -47,6 +49,7 @@ class Model:
     """The program and the meaning of its columns; `excess` are the limits' overruns of an elastic model.
 
     `models`: option -> model. `resources`: the rows that make replicas take up GPUs, slices and places in nodes.
+    `changes`: the columns that count GPUs cut anew.
     """
 
     program: Program
@@ -55,9 +58,18 @@ class Model:
     nodes: tuple[int, ...]
     layouts: Mapping[tuple[int, str], int]
     replicas: Mapping[tuple[int, str], int]
+    groups: Mapping[tuple[int, str], int]
     excess: Mapping[str, int]
     models: Mapping[str, str]
     resources: tuple[int, ...]
+    changes: tuple[int, ...]
+
+    @property
+    def money(self) -> NDArray[np.float64]:
+        """The prices alone, without what changes cost."""
+        money = self.program.cost.copy()
+        money[list(self.changes)] = 0.0
+        return money
 
     def start(self, other: Model, values: NDArray[np.float64]) -> dict[int, float]:
         """The counts of a solution of `other`, whose blocks are some of ours, as columns of this model."""
@@ -68,26 +80,19 @@ class Model:
         known = {self.nodes[index[b]]: values[column] for b, column in enumerate(other.nodes)}
         known |= {self.layouts[index[b], name]: values[column] for (b, name), column in other.layouts.items()}
         known |= {self.replicas[index[b], key]: values[column] for (b, key), column in other.replicas.items()}
+        known |= {self.groups[index[b], key]: values[column] for (b, key), column in other.groups.items()}
         return {column: float(value) for column, value in known.items()}
 
     def unused(self, start: Mapping[int, float]) -> list[int]:
-        """Columns of accelerators without nodes in `start`, and of models on accelerators where they do not run."""
+        """Columns of accelerators without nodes in `start`, of models where they do not run, of groups not in use."""
         kind = [block.pool.accelerator for block in self.blocks]
         used = {column for column, value in start.items() if value > 0.5}
         pairs = {(kind[b], self.models[key]) for (b, key), column in self.replicas.items() if column in used}
         bought = {kind[b] for b, column in enumerate(self.nodes) if column in used}
         idle = [column for b, column in enumerate(self.nodes) if kind[b] not in bought]
         idle += [column for (b, _), column in self.layouts.items() if kind[b] not in bought]
+        idle += [column for column in self.groups.values() if column not in used]
         return idle + [c for (b, key), c in self.replicas.items() if (kind[b], self.models[key]) not in pairs]
-
-
-def replicas_alone(demand: Demand, option: OptionSpec) -> int:
-    """Replicas that `demand` needs when all of them are `option`: ceil(rate / rate of one), spare and floors."""
-    load = 0
-    if demand.requests_per_s > 0:
-        load = math.ceil(demand.requests_per_s / option.requests_per_s - 1e-9)
-    spare = 1 if demand.spare else 0
-    return max(demand.min_replicas, demand.min_nodes if demand.min_nodes > 1 else 0, max(load, spare) + spare)
 
 
 def is_chain(sizes: Iterable[int], capacity: int) -> bool:
@@ -113,24 +118,28 @@ def node_patterns(sizes: Sequence[int], capacity: int) -> tuple[tuple[int, ...],
     return tuple(found)
 
 
-def build(problem: Problem, blocks: Sequence[Block], *, elastic: bool = False) -> Model:
+def build(problem: Problem, blocks: Sequence[Block], *, elastic: bool = False, relaxed: bool = False) -> Model:
     """The program of `problem` with its pools split into `blocks`.
 
-    `elastic`: limits and pool sizes may be exceeded, and the overrun in GPUs is what is minimised.
+    `elastic`: limits and pool sizes may be exceeded, and the overrun in GPUs is what is minimised. `relaxed`: for a
+    lower bound only; a spare may cover a little less than the largest shared GPU.
     """
-    return _Assembly(problem, tuple(blocks), elastic).model()
+    return _Assembly(problem, tuple(blocks), elastic, relaxed).model()
 
 
 class _Assembly:
     """One build: columns first, then one method per family of rows."""
 
-    def __init__(self, problem: Problem, blocks: tuple[Block, ...], elastic: bool) -> None:
+    def __init__(self, problem: Problem, blocks: tuple[Block, ...], elastic: bool, relaxed: bool) -> None:
         self.problem = problem
         self.blocks = blocks
         self.elastic = elastic
+        self.relaxed = relaxed
         self.builder = Builder()
         self.demand_of = {demand.model: demand for demand in problem.demands}
-        self.alone = {o.key: replicas_alone(self.demand_of[o.model], o) for o in problem.options}
+        self.alone = {o.key: replicas_alone(self.demand_of[o.model], o.requests_per_s) for o in problem.options}
+        self.tenancies = tenancies(problem)
+        self.tenants: dict[str, list[Tenant]] = {}
         self.options = [[o for o in problem.options if o.runs_in(block.pool)] for block in blocks]
         self.cuts = [
             [
@@ -143,13 +152,16 @@ class _Assembly:
         self.nodes: list[int] = []
         self.layouts: dict[tuple[int, str], int] = {}
         self.replicas: dict[tuple[int, str], int] = {}
+        self.groups: dict[tuple[int, str], int] = {}
         self.excess: dict[str, int] = {}
         self.tie: dict[int, float] = {}
         self.resources: list[int] = []
+        self.changes: list[int] = []
 
     def model(self) -> Model:
         for index, block in enumerate(self.blocks):
             self._columns(index, block)
+            self._group_columns(index, block)
             self._gpu_rows(index, block)
             self._pattern_rows(index, block)
         for demand in self.problem.demands:
@@ -157,6 +169,8 @@ class _Assembly:
             self._node_rows(demand)
         self._limit_rows()
         self._order_rows()
+        if self.problem.current and not self.elastic:
+            self.changes = change_rows(self.problem, self.builder, self._cut_columns())
         program = self.builder.program()
         tie_cost = np.zeros(len(program.cost))
         for column, cost in self.tie.items():
@@ -170,15 +184,18 @@ class _Assembly:
             nodes,
             self.layouts,
             self.replicas,
+            self.groups,
             self.excess,
             models,
             tuple(self.resources),
+            tuple(self.changes),
         )
 
     def _columns(self, index: int, block: Block) -> None:
         pool = block.pool
         options = self.options[index]
         enough = sum(self.alone[o.key] * math.ceil(o.gpus / pool.gpus_per_node) for o in options)
+        enough += self._most_shared(pool)
         bounded = block.max_nodes is not None and not self.elastic
         most = min(enough, block.max_nodes) if bounded and block.max_nodes is not None else enough
         column = self.builder.column(f"nodes.{pool.key}", 0.0 if self.elastic else pool.usd_per_hour, most)
@@ -192,6 +209,35 @@ class _Assembly:
             column = self.builder.column(f"run.{pool.key}.{option.key}", 0.0, self.alone[option.key])
             self.replicas[index, option.key] = column
             self.tie[column] = TIE_PER_REPLICA * (1.0 + rank / len(options))
+
+    def _most_shared(self, pool: PoolSpec) -> int:
+        """GPUs of `pool` that sharing groups can use up: those that every model needs where it is slowest."""
+        most: dict[str, int] = {}
+        for tenancy in self.tenancies if pool.sharing else ():
+            if tenancy.group.runs_in(pool):
+                most |= {part.model: max(tenancy.most, most.get(part.model, 0)) for part in tenancy.parts}
+        return sum(most.values())
+
+    def _group_columns(self, index: int, block: Block) -> None:
+        for tenancy in self.tenancies if block.pool.sharing else ():
+            if tenancy.group.runs_in(block.pool):
+                column = self.builder.column(f"share.{block.pool.key}.{tenancy.group.key}", 0.0, tenancy.most)
+                self.groups[index, tenancy.group.key] = column
+                self.tie[column] = TIE_PER_SLICED_GPU
+                for part in tenancy.parts:
+                    self.tenants.setdefault(part.model, []).append((index, column, part))
+
+    def _cut_columns(self) -> dict[tuple[str, str], list[Term]]:
+        """(pool, layout or group) -> its GPUs as columns with coefficients, over all blocks of the pool."""
+        found: dict[tuple[str, str], list[Term]] = {}
+        for columns in (self.layouts, self.groups):
+            for (index, name), column in columns.items():
+                found.setdefault((self.blocks[index].pool.key, name), []).append((column, 1.0))
+        for (index, key), column in self.replicas.items():
+            option = self.problem.option_of[key]
+            if option.partition == WHOLE:
+                found.setdefault((self.blocks[index].pool.key, WHOLE), []).append((column, float(option.gpus)))
+        return found
 
     def _gpu_rows(self, index: int, block: Block) -> None:
         pool = block.pool
@@ -209,6 +255,7 @@ class _Assembly:
             for partition, count in layout.profiles.items():
                 if partition in slices:
                     slices[partition].append((cut, float(count)))
+        whole += [(column, -1.0) for (where, _), column in self.groups.items() if where == index]
         self.resources.append(self.builder.row(f"gpus.{pool.key}", whole, 0.0))
         for partition in sorted(slices):
             self.resources.append(self.builder.row(f"slices.{pool.key}.{partition}", slices[partition], 0.0))
@@ -243,13 +290,18 @@ class _Assembly:
         options = [o for o in self.problem.options if o.model == demand.model]
         columns = {o.key: self._runs(o) for o in options}
         every = [(c, 1.0) for o in options for c in columns[o.key]]
+        shared = self.tenants.get(demand.model, [])
+        together = demand.spare and demand.requests_per_s <= 0  # a lost GPU takes all of its replicas with it
+        every += [(column, 1.0 if together else float(part.replicas)) for _, column, part in shared]
         if demand.requests_per_s <= 0:
-            exactly = max((self.alone[o.key] for o in options), default=0)
-            self.builder.row(f"replicas.{demand.model}", every, exactly, exactly)
+            floor = replicas_alone(demand, 0.0) if options or shared else 0
+            self.builder.row(f"replicas.{demand.model}", every, floor, INFINITY if shared else floor)
             return
         share = {o.key: min(o.requests_per_s / demand.requests_per_s, 1.0) for o in options}
-        self.builder.row(f"replicas.{demand.model}", every, min((self.alone[o.key] for o in options), default=1))
+        counts = [self.alone[o.key] for o in options] + [part.fewest for _, _, part in shared]
+        self.builder.row(f"replicas.{demand.model}", every, min(counts, default=1))
         load = [(c, share[o.key]) for o in options for c in columns[o.key]]
+        load += [(column, part.share) for _, column, part in shared]
         if not demand.spare:
             self.builder.row(f"load.{demand.model}", load, 1.0)
             return
@@ -260,19 +312,24 @@ class _Assembly:
     ) -> None:
         """sum load >= 1 + the largest rate in use, written as its smallest value plus steps: u[k] = 1 when a replica
         of rate k or more is in use, and the largest rate is the sum of step[k] u[k]."""
+        shared = self.tenants.get(demand.model, [])
+        level = levels([part.share for _, _, part in shared], down=self.relaxed)
         lost: list[Term] = []
         below = 0.0
-        for rank, rate in enumerate(sorted(set(share.values()))):
-            equal = [o for o in options if share[o.key] == rate]
+        for rank, rate in enumerate(sorted({*share.values(), *level.values()})):
             used = self.builder.column(f"reach.{demand.model}.{rank}", 0.0, 1.0)
             if lost:
                 self.builder.row(f"order.{demand.model}.{rank}", [(lost[-1][0], 1.0), (used, -1.0)], 0.0)
             lost.append((used, below - rate))
             below = rate
-            for option in equal:
+            for option in (o for o in options if share[o.key] == rate):
                 runs = [(c, -1.0) for c in self._runs(option)]
                 most = (used, float(self.alone[option.key]))
                 self.builder.row(f"reach.{demand.model}.{option.key}", [most, *runs], 0.0)
+            alike = [column for _, column, part in shared if level[part.share] == rate]
+            if alike:
+                most = (used, sum(self.builder.upper(column) for column in alike))
+                self.builder.row(f"reach.{demand.model}.shared.{rank}", [most, *((c, -1.0) for c in alike)], 0.0)
         self.builder.row(f"load.{demand.model}", [*load, *lost], 1.0)
 
     def _node_rows(self, demand: Demand) -> None:
@@ -282,6 +339,9 @@ class _Assembly:
         counted: list[Term] = []
         for index, block in enumerate(self.blocks):
             mine = [o for o in self.options[index] if o.model == demand.model]
+            shared = [column for where, column, _ in self.tenants.get(demand.model, []) if where == index]
+            if shared:
+                counted.append((self._shared_hosts(index, block, shared, demand), 1.0))
             if not mine:
                 continue
             alone = [o for o in mine if o.partition == WHOLE and 2 * o.gpus > block.pool.gpus_per_node]
@@ -320,6 +380,15 @@ class _Assembly:
                 ]
                 places: list[Term] = [(self.nodes[index], capacity / size), *taken, (hosts, -1.0)]
                 self.builder.row(f"room.{name}.{size}", places, 0.0)
+        return hosts
+
+    def _shared_hosts(self, index: int, block: Block, shared: Sequence[int], demand: Demand) -> int:
+        """The column of nodes of one block whose shared GPUs hold the model: at most its nodes, at most those GPUs."""
+        most = float(min(demand.min_nodes, block.spread or demand.min_nodes))
+        name = f"{demand.model}.{block.pool.key}"
+        hosts = self.builder.column(f"hosts.{name}", 0.0, most, whole=False)
+        self.builder.row(f"on_nodes.{name}", [(self.nodes[index], 1.0), (hosts, -1.0)], 0.0)
+        self.builder.row(f"on_gpus.{name}", [*((column, 1.0) for column in shared), (hosts, -1.0)], 0.0)
         return hosts
 
     def _limit_rows(self) -> None:

@@ -9,13 +9,17 @@ from dataclasses import dataclass, field
 from rightslice.catalogue.hardware import WHOLE
 from rightslice.core.errors import RightsliceError
 from rightslice.packing.model import is_chain, node_patterns
-from rightslice.packing.problem import GpuLayout, NodeGroup, OptionSpec, Packing, Problem
+from rightslice.packing.packing import NodeGroup, Packing
+from rightslice.packing.problem import GpuLayout, OptionSpec, Problem
 from rightslice.packing.solver import Builder, solve
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedSlot:
-    """One tenant. `start` is the layout's; `replica` counts from 0 within (pool, option), equal on all its GPUs."""
+    """One tenant. `start` is the layout's; on a shared GPU the place in its group, whose partition is the option.
+
+    `replica` counts from 0 within (pool, option), equal on all its GPUs.
+    """
 
     partition: str
     start: int
@@ -144,6 +148,7 @@ class _Filling:
     ) -> None:
         self.pool = problem.pool_of[group.pool]
         self.group = group
+        self.menu = problem.layouts_of(self.pool, sorted(group.layouts))
         self.first_node = first_node
         self.nodes = [_Node(index, self.pool.gpus_per_node) for index in range(group.nodes)]
         self.across: list[_Replica] = []
@@ -223,7 +228,7 @@ class _Filling:
 
     def _cut_gpus(self) -> None:
         """Deal the GPUs of each layout to the nodes that have the fewest slots of its kinds."""
-        for layout in self.pool.layouts:
+        for layout in self.menu:
             count = 0 if WHOLE in layout.profiles else self.group.layouts.get(layout.name, 0)
             ranked = [(node.seats_like(layout), -node.free, node.index) for node in self.nodes if node.free and count]
             heapq.heapify(ranked)

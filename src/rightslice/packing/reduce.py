@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rightslice.catalogue.hardware import WHOLE
-from rightslice.packing.model import is_chain, replicas_alone
+from rightslice.packing.model import is_chain
+from rightslice.packing.model_groups import replicas_alone
 from rightslice.packing.problem import Demand, GpuLayout, OptionSpec, PoolSpec, Problem
+from rightslice.packing.reduce_groups import cheapest_shared_pools, useful_groups
 
 Runs = Mapping[str, tuple[str, ...]]
 """Pool key -> keys of the options that run there, in the problem's order."""
@@ -34,8 +36,12 @@ def reduce(problem: Problem, *, merge: bool = True) -> Reduced:
     kept = {option.key for option in options}
     runs = {pool: tuple(key for key in keys if key in kept) for pool, keys in runs.items()}
     option_of = {option.key: option for option in options}
-    pools = _best_pools(_with_menus(problem.pools, runs, option_of), runs, option_of)
-    smaller = Problem(tuple(pools), tuple(options), problem.demands, problem.limits)
+    pools = _with_menus(problem, runs, option_of)
+    if not problem.current:
+        pools = _best_pools(pools, runs, option_of)
+    groups = useful_groups(problem)
+    shared = cheapest_shared_pools(problem, groups)
+    smaller = replace(problem, pools=(*pools, *shared), options=tuple(options), groups=groups)
     return _merged(smaller, runs) if merge else Reduced(smaller, {}, {})
 
 
@@ -69,8 +75,9 @@ def cheapest_homes(problem: Problem) -> Problem:
         if pool.max_nodes is None:
             rivals.append(pool)
     options = tuple(replace(o, pools=frozenset(homes[o.key])) for o in problem.options)
-    pools = tuple(pool for pool in problem.pools if any(pool.key in found for found in homes.values()))
-    return Problem(pools, options, problem.demands, problem.limits)
+    used = {key for found in homes.values() for key in found}
+    pools = tuple(pool for pool in problem.pools if pool.key in used or pool.sharing)
+    return replace(problem, pools=pools, options=options)
 
 
 def _fills(option: OptionSpec, pool: PoolSpec) -> bool:
@@ -200,22 +207,26 @@ def _carries_as_much(small: OptionSpec, large: OptionSpec) -> bool:
     return small.requests_per_s >= large.requests_per_s or fitting * small.requests_per_s >= large.requests_per_s
 
 
-def _with_menus(pools: Sequence[PoolSpec], runs: Runs, option_of: Mapping[str, OptionSpec]) -> list[PoolSpec]:
-    """The pools in which anything runs, with the layouts that matter there."""
-    menus: dict[tuple[tuple[str, ...], frozenset[str]], tuple[GpuLayout, ...]] = {}
+def _with_menus(problem: Problem, runs: Runs, option_of: Mapping[str, OptionSpec]) -> list[PoolSpec]:
+    """The pools in which anything runs, with the layouts that matter there; today's layouts always do."""
+    menus: dict[tuple[tuple[str, ...], frozenset[str], frozenset[str]], tuple[GpuLayout, ...]] = {}
     kept = []
-    for pool in pools:
+    for pool in problem.pools:
         if runs[pool.key]:
             used = frozenset(option_of[key].partition for key in runs[pool.key])
-            menu = (tuple(layout.name for layout in pool.layouts), used)
+            today = frozenset(name for where, name in problem.current if where == pool.key)
+            menu = (tuple(layout.name for layout in pool.layouts), used, today)
             if menu not in menus:
-                menus[menu] = _best_layouts(pool.layouts, used)
+                menus[menu] = _best_layouts(pool.layouts, used, today)
             kept.append(replace(pool, layouts=menus[menu]))
     return kept
 
 
-def _best_layouts(layouts: Sequence[GpuLayout], used: frozenset[str]) -> tuple[GpuLayout, ...]:
-    """Layouts seen through the partitions in use: one per distinct count, none that another one contains."""
+def _best_layouts(layouts: Sequence[GpuLayout], used: frozenset[str], today: frozenset[str]) -> tuple[GpuLayout, ...]:
+    """Layouts seen through the partitions in use: one per distinct count, none that another one contains.
+
+    Layouts that GPUs have `today` stay: they cost nothing to keep.
+    """
     seen: dict[tuple[tuple[str, int], ...], GpuLayout] = {}
     for layout in layouts:
         counts = tuple(sorted((name, count) for name, count in layout.profiles.items() if count and name in used))
@@ -226,12 +237,14 @@ def _best_layouts(layouts: Sequence[GpuLayout], used: frozenset[str]) -> tuple[G
     def contained(small: Mapping[str, int], large: Mapping[str, int]) -> bool:
         return small != large and all(large.get(name, 0) >= count for name, count in small.items())
 
-    views = [(dict(counts), layout) for counts, layout in seen.items()]
-    return tuple(
-        replace(layout, profiles=counts, placements=tuple(p for p in layout.placements if p[0] in counts))
-        for counts, layout in views
-        if not any(contained(counts, other) for other, _ in views)
-    )
+    best = {layout.name for counts, layout in seen.items() if not any(contained(dict(counts), dict(o)) for o in seen)}
+    kept = []
+    for layout in layouts:
+        mine = {name: count for name, count in layout.profiles.items() if count and name in used}
+        if mine and (layout.name in best or layout.name in today):
+            placements = tuple(p for p in layout.placements if p[0] in mine)
+            kept.append(replace(layout, profiles=mine, placements=placements))
+    return tuple(kept)
 
 
 def _best_pools(pools: Sequence[PoolSpec], runs: Runs, option_of: Mapping[str, OptionSpec]) -> list[PoolSpec]:
@@ -293,8 +306,8 @@ def _merged(problem: Problem, runs: Runs) -> Reduced:
     classes: dict[object, list[tuple[Demand, int]]] = {}
     for demand in problem.demands:
         mine = options.get(demand.model, [])
-        counts = {replicas_alone(demand, option) for option in mine}
-        if len(counts) == 1:
+        counts = {replicas_alone(demand, option.requests_per_s) for option in mine}
+        if len(counts) == 1 and demand.model not in problem.shared_models:
             alike = (tuple(shape(option) for option in mine), demand.min_nodes)
             classes.setdefault(alike, []).append((demand, counts.pop()))
         else:
@@ -321,4 +334,4 @@ def _classes(
             for lead, mine in zip(options[first.model], options[demand.model], strict=True):
                 own[demand.model, lead.key] = mine.key
     kept = tuple(option for option in problem.options if option.model not in gone)
-    return Reduced(Problem(problem.pools, kept, tuple(demands), problem.limits), members, own)
+    return Reduced(replace(problem, options=kept, demands=tuple(demands)), members, own)

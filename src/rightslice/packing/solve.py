@@ -11,11 +11,15 @@ from numpy.typing import NDArray
 
 from rightslice.catalogue.hardware import WHOLE
 from rightslice.packing import solver
+from rightslice.packing.changes import changed_gpus
 from rightslice.packing.covers import with_covers
+from rightslice.packing.first_fit import first_fit
 from rightslice.packing.model import Block, Model, build
+from rightslice.packing.packing import NodeGroup, Packing
 from rightslice.packing.place import node_spread, place
-from rightslice.packing.problem import Demand, NodeGroup, Packing, PoolSpec, Problem
+from rightslice.packing.problem import Demand, PoolSpec, Problem
 from rightslice.packing.reduce import Reduced, cheapest_homes, reduce
+from rightslice.packing.sift import Sifted, sift
 from rightslice.packing.solver import INFINITY, Effort, Program, Solution
 
 TIE_EFFORT = Effort(nodes=50)
@@ -51,17 +55,50 @@ def solve(problem: Problem, effort: Effort | None = None) -> Packing:
 
     Among equally cheap packings: fewest nodes, then fewest GPUs in MIG mode, then earlier options. Deterministic. The
     program counts nodes and does not name them; when a model's replicas cannot be placed on `min_nodes` nodes, the
-    pools concerned are solved again node by node. Raises SolverError when the solver fails or finds nothing.
+    pools concerned are solved again node by node. Never dearer than `first_fit`. Raises SolverError when the solver
+    fails or finds nothing.
     """
+    if not any(_floor(demand) for demand in problem.demands):
+        return Packing("empty", 0.0, 0.0, {}, {}, {})
     reduced = reduce(problem)
     lost = _without_option(reduced.problem)
     if lost:
-        return _infeasible(tuple(f"model:{name}" for name in lost))
-    packing = _optimum(problem, reduced, _Split(), effort)
+        return replace(_infeasible(tuple(f"model:{name}" for name in lost)), reasons=_too_large(problem, lost))
+    sifted = sift(reduced.problem)
+    packing = _optimum(problem, replace(reduced, problem=sifted.problem), _Split(), effort)
     if packing.status == "infeasible":
         return _diagnosed(reduced, effort)
+    packing = _with_bound_of(sifted, problem, packing, effort)
     crowded = _crowded(problem, packing)
-    return _apart(problem, packing, crowded, effort) if crowded else packing
+    if crowded:
+        packing = _apart(replace(problem, groups=sifted.problem.groups), packing, crowded, effort)
+    return replace(packing, changed_gpus=changed_gpus(problem, packing))
+
+
+def _with_bound_of(sifted: Sifted, problem: Problem, packing: Packing, effort: Effort | None) -> Packing:
+    """Count the groups that were left out: they cost the relaxation's value and their margin at least.
+
+    With today's layouts counted the margin says nothing about the price alone.
+    """
+    if len(sifted.problem.groups) == len(problem.groups):
+        return packing
+    margin = 0.0 if problem.current else sifted.margin_usd_per_hour
+    bound = max(sifted.bound_usd_per_hour, min(packing.bound_usd_per_hour, sifted.bound_usd_per_hour + margin))
+    bound = min(bound, packing.usd_per_hour)
+    near = packing.usd_per_hour - bound <= (effort or Effort()).relative_gap * packing.usd_per_hour + 1e-6
+    return replace(packing, bound_usd_per_hour=bound, status=packing.status if near else "stopped")
+
+
+def _too_large(problem: Problem, models: Sequence[str]) -> dict[str, str]:
+    """Why a model that has options runs nowhere, where the size of the nodes is the reason."""
+    reasons = {}
+    for model in models:
+        sizes = [o.node_gpus or o.gpus for o in problem.options if o.model == model]
+        names = {o.accelerator for o in problem.options if o.model == model}
+        largest = max((p.gpus_per_node for p in problem.pools if p.accelerator in names), default=0)
+        if sizes and largest and min(sizes) > largest:
+            reasons[model] = f"needs {min(sizes)} GPUs in one node; the largest node has {largest}"
+    return reasons
 
 
 def _apart(problem: Problem, relaxed: Packing, crowded: list[Demand], effort: Effort | None) -> Packing:
@@ -85,7 +122,7 @@ def _apart(problem: Problem, relaxed: Packing, crowded: list[Demand], effort: Ef
 
 
 def _without_option(problem: Problem) -> list[str]:
-    served = {option.model for option in problem.options}
+    served = {option.model for option in problem.options} | problem.shared_models
     return [demand.model for demand in problem.demands if demand.model not in served and _floor(demand)]
 
 
@@ -95,30 +132,70 @@ def _floor(demand: Demand) -> bool:
 
 def _optimum(problem: Problem, reduced: Reduced, split: _Split, effort: Effort | None) -> Packing:
     """Solve for money, then for the second objective among what costs no more."""
-    lean = reduced.problem if split.single or split.strict else cheapest_homes(reduced.problem)
+    named = bool(split.single) or split.strict
+    lean = reduced.problem if named or problem.current else cheapest_homes(reduced.problem)
     model = build(lean, split.blocks(lean))
-    cheapest = _first_solution(with_covers(model, lean), effort or Effort())
+    program = with_covers(model, lean)
+    start = None if named else _first_fit_start(model, lean)
+    cheapest = _first_solution(program, effort or Effort(), start)
     if cheapest.values is None:
         return _infeasible(())
     values = _rounded(model, cheapest.values)
+    bound, shadow = _proven(model, program, cheapest.bound)
+    status = cheapest.status
     cost = float(model.program.cost @ values)
     full = model if lean is reduced.problem else build(reduced.problem, split.blocks(reduced.problem))
-    start = full.start(model, values)
-    tied = full.program.without(full.unused(start)).with_row("budget", full.program.cost, -INFINITY, cost + 1e-9 * cost)
-    neatest = solver.solve(replace(tied, cost=full.tie_cost), TIE_EFFORT, start)
+    known = full.start(model, values)
+    tied = full.program.without(full.unused(known)).with_row("budget", full.program.cost, -INFINITY, cost + 1e-9 * cost)
+    neatest = solver.solve(replace(tied, cost=full.tie_cost), TIE_EFFORT, known)
     if neatest.values is not None:
         model, values = full, _rounded(full, neatest.values)
     packing = _packing(problem, reduced, model, values)
-    bound = min(max(cheapest.bound, 0.0), packing.usd_per_hour)
-    return replace(packing, status=cheapest.status, bound_usd_per_hour=bound)
+    bound = min(max(bound, 0.0), packing.usd_per_hour)
+    return replace(packing, status=status, bound_usd_per_hour=bound, shadow_usd_per_hour=shadow)
 
 
-def _first_solution(program: Program, effort: Effort) -> Solution:
+def _first_fit_start(model: Model, problem: Problem) -> dict[int, float] | None:
+    """The counts of a first-fit packing as columns: a point that the search cannot end above."""
+    found = first_fit(problem)
+    if found is None:
+        return None
+    counts = found.packing
+    start = {
+        column: float(counts.nodes.get(block.pool.key, 0))
+        for block, column in zip(model.blocks, model.nodes, strict=True)
+    }
+    for columns, used in ((model.layouts, counts.layouts), (model.replicas, counts.replicas)):
+        for (block, name), column in columns.items():
+            start[column] = float(used.get((model.blocks[block].pool.key, name), 0))
+    return start | dict.fromkeys(model.groups.values(), 0.0)
+
+
+def _proven(model: Model, program: Program, bound: float) -> tuple[float, dict[str, float]]:
+    """The bound on the price alone, and what one more GPU of each limit saves, both by the relaxation's duals."""
+    priced = replace(program, cost=model.money)
+    relaxed = solver.relaxation(priced)
+    if relaxed is None:
+        return bound, {}
+    objective, _, duals = relaxed
+    shadow = {
+        name: -dual
+        for name, dual in zip(program.row_names, duals.tolist(), strict=True)
+        if name.startswith(("limit:", "pool:")) and dual < -1e-9
+    }
+    reduced = priced.reduced_costs(duals)
+    for block, column in zip(model.blocks, model.nodes, strict=True):
+        if block.max_nodes is not None and reduced[column] < -1e-9 and program.upper[column] == block.max_nodes:
+            shadow[f"pool:{block.pool.key}"] = -float(reduced[column]) / block.pool.gpus_per_node
+    return objective if model.changes else bound, shadow
+
+
+def _first_solution(program: Program, effort: Effort, start: Mapping[int, float] | None) -> Solution:
     """Solve; when the count limit comes before any packing is found, look longer. No values: there is none."""
-    found = solver.solve(program, effort)
+    found = solver.solve(program, effort, start)
     if found.status == "stopped" and found.values is None:
         longer = replace(effort, nodes=PATIENCE * max(effort.nodes, 1))
-        found = solver.solve(program, longer)
+        found = solver.solve(program, longer, start)
         if found.status == "stopped" and found.values is None:
             raise solver.SolverError(f"no packing found in {longer.nodes} nodes, and none excluded")
     return found
@@ -171,11 +248,16 @@ def _groups(reduced: Reduced, model: Model, values: NDArray[np.float64]) -> tupl
             count = count_of.get(model.replicas.get((index, option.key), -1), 0)
             for key, part in _shared_out(reduced, owed, option.model, option.key, count):
                 runs[key] = runs.get(key, 0) + part
+        shared = {key: count_of[column] for (where, key), column in model.groups.items() if where == index}
+        for key, gpus in shared.items():
+            for client in reduced.problem.group_of[key].clients if gpus else ():
+                runs[client.option] = runs.get(client.option, 0) + gpus
         layouts = {
             layout.name: count_of[model.layouts[index, layout.name]]
             for layout in pool.layouts
             if (index, layout.name) in model.layouts and count_of[model.layouts[index, layout.name]]
         }
+        layouts |= {key: gpus for key, gpus in sorted(shared.items()) if gpus}
         layouts |= _whole_layout(reduced.problem, pool, index, model, count_of)
         groups.append(NodeGroup(pool.key, count_of[model.nodes[index]], layouts, runs))
     return tuple(sorted(groups, key=lambda group: group.pool))
@@ -256,8 +338,11 @@ def _diagnosed(reduced: Reduced, effort: Effort | None) -> Packing:
         }
     alone = []
     for demand in problem.demands:
-        single = Problem(
-            problem.pools, tuple(o for o in problem.options if o.model == demand.model), (demand,), problem.limits
+        single = replace(
+            problem,
+            options=tuple(o for o in problem.options if o.model == demand.model),
+            demands=(demand,),
+            groups=tuple(g for g in problem.groups if any(c.model == demand.model for c in g.clients)),
         )
         if solver.solve(build(single, _Split().blocks(single)).program, effort).status == "infeasible":
             alone.append(demand.model)

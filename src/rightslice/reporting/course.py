@@ -39,7 +39,7 @@ def run_views(timelines: Sequence[Timeline], *, everything: bool = False) -> tup
 def _tracks(timeline: Timeline, everything: bool) -> Iterator[tuple[str, list[Chart]]]:
     for track in timeline.tracks:
         yield track.name, list(_of_track(timeline, track, everything))
-    if everything or _moves(timeline.nodes):
+    if everything or _moves(timeline.nodes, timeline.nodes_ready):
         yield "Fleet", list(_of_fleet(timeline))
 
 
@@ -76,7 +76,9 @@ def _moves(*values: Sequence[float]) -> bool:
 
 
 def _of_fleet(timeline: Timeline) -> Iterator[Chart]:
-    nodes = (Series("paid", timeline.nodes, "s0 area"),)
+    nodes: tuple[Series, ...] = (Series("paid", timeline.nodes, "s0 area"),)
+    if timeline.nodes_ready != timeline.nodes:
+        nodes = (Series("there", timeline.nodes_ready, "s0 area"), Series("paid", timeline.nodes, "dashed"))
     yield Chart("Nodes", "", timeline.edges_s, nodes, marks_s=timeline.lost_nodes_s)
     if timeline.usd:
         yield Chart("Cost so far", "USD", timeline.edges_s, (Series("since the start", timeline.usd, "s0 area"),))

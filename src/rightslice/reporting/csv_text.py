@@ -14,7 +14,7 @@ Value = str | float | int | None
 TIMELINE_COLUMNS = (
     "run", "kind", "name", "begin_s", "end_s", "offered", "completed", "failed", "refused", "timed_out", "lost",
     "shed", "in_flight", "offered_per_s", "completed_per_s", "slo_attainment", "waiting", "running", "kv_use",
-    "replicas_wanted", "replicas_ready", "replicas_starting", "nodes", "usd",
+    "replicas_wanted", "replicas_ready", "replicas_starting", "nodes", "nodes_ready", "usd",
 )  # fmt: skip
 TRIAL_COLUMNS = (
     "target_share", "min_replicas", "gpu_hours", "usd", "holds", "tightest_slo", "achieved_share", "size_changes",
@@ -58,7 +58,8 @@ def _of_track(timeline: Timeline, track: Track) -> Iterator[Sequence[Value]]:
     if servers:
         sizes = [servers.waiting, servers.running, servers.kv_use or none]
         sizes += [servers.wanted, servers.ready, servers.starting]
-    columns = [timeline.edges_s[:-1], timeline.edges_s[1:], *counts, *sizes, timeline.nodes, timeline.usd or none]
+    fleet = [timeline.nodes, timeline.nodes_ready or none, timeline.usd or none]
+    columns = [timeline.edges_s[:-1], timeline.edges_s[1:], *counts, *sizes, *fleet]
     for row in zip(*columns, strict=True):
         yield (timeline.run, track.kind, track.name, *row)
 

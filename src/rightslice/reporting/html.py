@@ -20,6 +20,7 @@ from rightslice.core.timeline import Timeline
 from rightslice.reporting import page, replay_page, summary, svg, trials_page
 from rightslice.reporting.autoscaling_text import scaled_day_text, scaling_rows, trial_rows
 from rightslice.reporting.course import run_views
+from rightslice.reporting.replay_words import unmeasured_text, verdict_text
 from rightslice.reporting.text import figure, percent
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -73,13 +74,13 @@ def replay_html(replay: Replay) -> str:
     """The report of a simulation; `timeline.csv` lies beside it."""
     gauges, floor, more_gauges = page.gauges(replay_page.objectives(replay))
     events = replay_page.event_rows(replay)
-    verdict = "every objective holds" if replay.holds else "not everything holds"
     return _rendered(
         "replay.html.j2",
         SIMULATION,
         replay=replay,
         span=format_seconds(replay.horizon_s),
-        verdict=f"{plural(replay.requests, 'request')} in {format_seconds(replay.horizon_s)}: {verdict}",
+        verdict=verdict_text(replay),
+        unmeasured=unmeasured_text(replay),
         gauges=gauges,
         gauge_floor=percent(floor),
         more_gauges=more_gauges,

@@ -26,10 +26,10 @@ Times = dict[str, Distribution | None]
 
 
 def objectives(replay: Replay) -> tuple[SloResult, ...]:
-    """Every objective of every class and population, with the percentile that it is about."""
+    """Every objective of every class and population of which something was measured, with its percentile."""
     found = []
     for subject, times, outcomes in _subjects(replay):
-        for outcome in outcomes:
+        for outcome in (found for found in outcomes if found.judged):
             seen = times[outcome.slo.metric]
             reached_ms = percentile(seen, outcome.slo.share) if seen else 0.0
             found.append(SloResult(subject, outcome.slo, reached_ms, outcome.achieved_share, outcome.met))
@@ -75,6 +75,8 @@ def requests_rows(replay: Replay) -> list[tuple[str, str]]:
         ("Failed", f"{total['failed']:,}"),
     ]
     names = {"refused": "too long, or nobody serves them", "timed_out": "waited too long", "lost": "lost with a node"}
+    if total["answered"] != total["completed"]:
+        rows.insert(2, ("Answered in that time, whenever they came", f"{total['answered']:,}"))
     rows += [(f"… {text}", f"{why[name]:,}") for name, text in names.items() if why[name]]
     if total["shed"]:
         rows.append(("Shed by the gateway", f"{total['shed']:,}"))

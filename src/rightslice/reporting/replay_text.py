@@ -10,6 +10,7 @@ from rightslice.core.results import ClassResult, Distribution, SloOutcome
 from rightslice.core.text import plural
 from rightslice.reporting.canvas import Canvas, Cell, Column, Style
 from rightslice.reporting.course_text import course
+from rightslice.reporting.replay_words import unmeasured_text, verdict_text
 from rightslice.reporting.text import prefix_hits_text
 
 _MOST_REPLICAS = 12
@@ -23,11 +24,12 @@ _FINE_BLOCK = 64
 def replay_text(replay: Replay, *, width: int = 80, color: bool = False, ascii_only: bool = False) -> str:
     """The whole answer."""
     canvas = Canvas(Style(width, color, ascii_only))
-    verdict = "every objective holds" if replay.holds else "not everything holds"
-    span = format_seconds(replay.horizon_s)
-    canvas.line((replay.plan, "bold"), f": {plural(replay.requests, 'request')} in {span}: {verdict}")
+    canvas.line((replay.plan, "bold"), f": {verdict_text(replay)}")
+    if unmeasured := unmeasured_text(replay):
+        canvas.line((unmeasured, "bold"))
     cost = f" · {format_usd(replay.usd)}" if replay.usd is not None else ""
-    canvas.line((f"{replay.gpu_hours:.3g} GPU hours{cost} · {replay.cpu_s:.2f} CPU s · seed {replay.seed}", "dim"))
+    bill = f"{replay.gpu_hours:.3g} GPU hours{cost} in {format_seconds(replay.horizon_s)}"
+    canvas.line((f"{bill} · {replay.cpu_s:.2f} CPU s · seed {replay.seed}", "dim"))
     canvas.blank()
     _classes(canvas, replay)
     _pipelines(canvas, replay)
@@ -194,6 +196,8 @@ def _objectives(canvas: Canvas, replay: Replay) -> None:
 def _objective(subject: str, outcome: SloOutcome) -> list[Cell]:
     verdict: Cell = ("holds", "green") if outcome.met else ("missed", "bold")
     limit = f"{outcome.slo.name} <= {format_seconds(outcome.slo.at_most_s)}"
+    if not outcome.judged:
+        return ["not measured", subject, limit, f"{outcome.slo.share:.0%} are asked"]
     return [verdict, subject, limit, f"{outcome.achieved_share:.1%} of requests, {outcome.slo.share:.0%} are asked"]
 
 

@@ -54,6 +54,8 @@ class _Loop:
         self.timeline: list[Moment] = []
         self.sizes: dict[str, list[ReplicaCount]] = {w.spec.deployment: [] for w in self.state.workloads}
         self.node_counts: dict[str, list[NodeCount]] = {name: [] for name in self.state.pools}
+        self.dark_s: dict[str, float] = {}
+        self.always_ready = {s.model for s in run.servers if s.deployment not in self.sizes and s.replicas}
 
     def play(self) -> tuple[SteppedRun, ClusterLog]:
         state = self.state
@@ -64,6 +66,7 @@ class _Loop:
             until_s = min(state.horizon_s, self._next_s())
             self._count_hours(until_s)
             state.run.advance(until_s)
+            self._count_dark(until_s)
             state.now_s = until_s
         unknown = dict.fromkeys(name for w in state.workloads for name in w.spec.start.unknown)
         hours = {name: pool.hours for name, pool in state.pools.items()}
@@ -76,6 +79,7 @@ class _Loop:
             rollouts=self.rollouts.results(),
             replicas=tuple(count for counts in self.sizes.values() for count in counts),
             nodes=tuple(count for counts in self.node_counts.values() for count in counts),
+            dark_s=self.dark_s,
         )
         return state.run, log
 
@@ -113,7 +117,7 @@ class _Loop:
         draining = [(workload, replica) for workload, replica in self.state.replicas() if replica.phase == "draining"]
         seen = self.state.run.look() if draining else None
         for workload, replica in draining:
-            held = seen is not None and any(seen.running[slot] + seen.waiting[slot] for slot in replica.slots)
+            held = seen is not None and self.state.holds(replica, seen)
             if held and replica.ends_s <= now_s:
                 self.disruptions.cut_off(workload, replica)
             elif not held and min(replica.stops_s, replica.ends_s) <= now_s:
@@ -230,13 +234,24 @@ class _Loop:
             if not counts or replace(counts[-1], time_s=now_s) != now:
                 counts.append(now)
         for name, pool in self.state.pools.items():
-            paid = _paid(pool)
-            if not self.node_counts[name] or self.node_counts[name][-1].nodes != paid:
-                self.node_counts[name].append(NodeCount(now_s, name, paid))
+            there = sum(node.ready_s <= now_s for node in pool.nodes)
+            found = NodeCount(now_s, name, _paid(pool), there)
+            if not self.node_counts[name] or replace(self.node_counts[name][-1], time_s=now_s) != found:
+                self.node_counts[name].append(found)
 
     def _count_hours(self, until_s: float) -> None:
         for pool in self.state.pools.values():
             pool.hours += _paid(pool) * (until_s - self.state.now_s) / 3600.0
+
+    def _count_dark(self, until_s: float) -> None:
+        """Deployments of a model share its gateway: requests wait in it while none of them has a ready replica."""
+        models = self.state.run.models
+        ready = self.always_ready.union(models[w.model] for w in self.state.workloads if w.ready())
+        dark = {models[w.model]: w.model for w in self.state.workloads if models[w.model] not in ready}
+        queued = self.state.run.look().queued if dark else ()
+        for name, model in dark.items():
+            if queued[model] > 0:
+                self.dark_s[name] = self.dark_s.get(name, 0.0) + until_s - self.state.now_s
 
     def _next_s(self) -> float:
         """The next instant at which something may change."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from rightslice.catalogue.disruptions import Provisioner
@@ -59,7 +59,8 @@ class Scaled:
     replicas are the slots that this deployment may use at one time.
 
     `grace_s`: how long a replica that must go computes on; then its requests are computed again elsewhere. It stays for
-    `pre_stop_s` at least. `mps`: its replicas share their GPUs so, and crash together.
+    `pre_stop_s` at least. `mps`: its replicas share their GPUs so, and crash together. `link`: the stage that sends
+    what they have computed, one for each; it goes with its replica.
     """
 
     deployment: str
@@ -74,6 +75,7 @@ class Scaled:
     grace_s: float = GRACE_S
     pre_stop_s: float = 0.0
     mps: bool = False
+    link: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,8 @@ class Cluster:
 class ClusterLog:
     """What the control plane did. `node_hours` by pool, request to removal; `timeline` at every policy period.
 
-    `replicas` and `nodes` of each deployment and pool whenever they change.
+    `replicas` and `nodes` of each deployment and pool whenever they change. `dark_s` by model: seconds in which its
+    requests waited and no replica of any of its deployments was ready.
     """
 
     scale_events: tuple[ScaleEvent, ...]
@@ -105,3 +108,4 @@ class ClusterLog:
     rollouts: tuple[RolloutResult, ...] = ()
     replicas: tuple[ReplicaCount, ...] = ()
     nodes: tuple[NodeCount, ...] = ()
+    dark_s: Mapping[str, float] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from rightslice.simulation.control.cold_start import ON_NODE, PULL, Breakdown
 from rightslice.simulation.control.faults import NodeRef, Placement
 from rightslice.simulation.control.nodes import Node, Nodes, Pod, standing
 from rightslice.simulation.control.replicas import PodState
-from rightslice.simulation.play import SteppedRun
+from rightslice.simulation.play import Observation, SteppedRun
 from rightslice.simulation.scenario import LlmServer
 
 Phase = Literal["pending", "starting", "ready", "draining"]
@@ -99,6 +99,7 @@ class ClusterState:
         blocks = {s.deployment: s.kv_blocks if isinstance(s, LlmServer) else 0 for s in scenario.servers}
         self.workloads = [self._workload(spec, blocks[spec.deployment]) for spec in cluster.deployments]
         self.by_name: dict[str, tuple[Workload, Replica]] = {}
+        self.links = {slot: link for w in self.workloads for slot, link in self._links(w.spec)}
 
     def _workload(self, spec: Scaled, blocks: int) -> Workload:
         slots = [slot for slot, (name, _) in enumerate(self.run.replicas) if name == spec.deployment]
@@ -106,6 +107,14 @@ class ClusterState:
         for slot in slots:
             self.run.order(slot, "absent")
         return Workload(spec, self.run.models.index(spec.model), blocks, groups, wanted=spec.replicas)
+
+    def _links(self, spec: Scaled) -> Iterator[tuple[int, int]]:
+        """(Slot, the link over which it sends)."""
+        mine, links = (
+            [slot for slot, (name, _) in enumerate(self.run.replicas) if name == wanted]
+            for wanted in (spec.deployment, spec.link)
+        )
+        return zip(mine, links, strict=False)
 
     def replicas(self) -> Iterator[tuple[Workload, Replica]]:
         """Every replica, by deployment, in order of birth."""
@@ -231,5 +240,13 @@ class ClusterState:
         return tuple(found)
 
     def _order(self, replica: Replica, condition: Literal["ready", "draining", "gone"]) -> None:
+        """A link goes on while its replica drains, which has not ended before everything is sent."""
         for slot in replica.slots:
             self.run.order(slot, condition)
+            if slot in self.links and condition != "draining":
+                self.run.order(self.links[slot], condition)
+
+    def holds(self, replica: Replica, seen: Observation) -> bool:
+        """Whether it has requests, or they are on their way from it."""
+        slots = [*replica.slots, *(self.links[slot] for slot in replica.slots if slot in self.links)]
+        return any(seen.running[slot] + seen.waiting[slot] for slot in slots)

@@ -53,9 +53,10 @@ class Disruptions:
             elif fault.kind == "engine-crash":
                 self._crash(fault)
             elif fault.kind == "repartition":
-                for pool in self.state.pools.values():
-                    pool.to_cut = list(pool.state.nodes) if pool.spec.repartition_s else []
-                    self._drain_first(pool)
+                for pool in self._meant(fault):
+                    if pool.spec.repartition_s:
+                        pool.to_cut = list(pool.state.nodes)
+                        self._drain_first(pool)
             else:
                 self._announce(fault)
 
@@ -159,7 +160,7 @@ class Disruptions:
 
     def _fail_gpus(self, fault: Fault) -> None:
         """One GPU with all its slices and shares: the device plugin does not take it back while the node lives."""
-        for pool in self.state.pools.values():
+        for pool in self._meant(fault):
             node, gpu = (fault.node, fault.gpu) if fault.node else self._first_in_use(pool)
             if all(found.name != node for found in pool.nodes) or (node, gpu) in pool.broken:
                 continue
@@ -175,6 +176,10 @@ class Disruptions:
             stopped = affected(replace(fault, node=node, gpu=gpu), self.state.placements())
             self._end(pool, node, stopped, "gpu", gpu)
 
+    def _meant(self, fault: Fault) -> list[PoolState]:
+        """The pool that it names, else all."""
+        return [pool for name, pool in self.state.pools.items() if fault.pool in ("", name)]
+
     def _first_in_use(self, pool: PoolState) -> tuple[str, int]:
         """Node and GPU of the first ready replica of a pool; no node where there is none."""
         for workload, replica in self.state.replicas():
@@ -183,12 +188,21 @@ class Disruptions:
         return "", -1
 
     def _crash(self, fault: Fault) -> None:
-        """One engine, with it all that share its GPUs by MPS; without a name the first ready one of each deployment."""
-        names = [fault.replica] if fault.replica else [w.ready()[0].name for w in self.state.workloads if w.ready()]
+        """One engine, with it all that share its GPUs by MPS; without a name the first ready one of each deployment.
+
+        Who has crashed with a neighbour at this instant does not crash again.
+        """
+        pools = {pool.spec.nodes.name for pool in self._meant(fault)}
+        mine = [w for w in self.state.workloads if w.spec.pool in pools and w.ready()]
+        names = [fault.replica] if fault.replica else [workload.ready()[0].name for workload in mine]
+        crashed: set[str] = set()
         for name in names:
-            if name in self.state.by_name and self.state.find(name)[1].running_s <= self.state.now_s:
-                workload, replica = self.state.find(name)
+            if name in crashed or name not in self.state.by_name:
+                continue
+            workload, replica = self.state.find(name)
+            if replica.running_s <= self.state.now_s:
                 stopped = affected(replace(fault, replica=name), self.state.placements())
+                crashed.update(stopped)
                 self._end(self.state.pools[workload.spec.pool], replica.node, stopped, "pod")
 
     def _end(self, pool: PoolState, node: str, names: Sequence[str], cause: str, gpu: int | None = None) -> None:

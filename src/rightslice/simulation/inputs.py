@@ -19,13 +19,17 @@ PS_PER_S = 1e12
 
 
 class OpenRequests(NamedTuple):
-    """The open-loop requests up to the horizon, sorted by time, then by class and row (in the class's arrivals)."""
+    """The open-loop requests up to the horizon, sorted by time, then by class and row (in the class's arrivals).
+
+    What no run changes is made once for all of them, the numbering of prefix blocks above all.
+    """
 
     arrival_ps: Ints
     class_index: Ints
     prompt: Ints
     answer: Ints
     row: Ints
+    prefixes: PrefixBlocks
 
 
 def picoseconds(seconds: float) -> int:
@@ -41,7 +45,7 @@ def ordered_servers(scenario: Scenario) -> tuple[tuple[str, ...], tuple[LlmServe
 
 
 def open_requests(scenario: Scenario) -> OpenRequests:
-    """All classes' arrivals merged."""
+    """All classes' arrivals merged. Raises ValueError when classes of a model have prefix blocks of different sizes."""
     arrivals = [c.arrivals for c in scenario.classes]
     none = np.zeros(0, dtype=np.int64)
     times = np.concatenate([none, *(a.arrival_ps for a in arrivals)])
@@ -51,14 +55,15 @@ def open_requests(scenario: Scenario) -> OpenRequests:
     prompt = np.concatenate([none, *(a.input_tokens for a in arrivals)])
     answer = np.concatenate([none, *(a.output_tokens for a in arrivals)])
     row = np.concatenate([none, *(np.arange(len(a.arrival_ps), dtype=np.int64) for a in arrivals)])
-    return OpenRequests(times[order], index[order], prompt[order], answer[order], row[order])
+    prefixes = prefix_blocks(scenario.classes, index[order], row[order], prompt[order])
+    return OpenRequests(times[order], index[order], prompt[order], answer[order], row[order], prefixes)
 
 
 def initial_state(scenario: Scenario, requests: OpenRequests) -> State:
     """Nothing has happened yet. Raises ValueError when an LLM stage of a pipeline has no token lengths."""
     names, servers = ordered_servers(scenario)
     facts, tables = _facts(servers)
-    prefixes = prefix_blocks(scenario.classes, requests.class_index, requests.row, requests.prompt)
+    prefixes = requests.prefixes
     _share_prefixes(servers, facts, prefixes.block_tokens)
     _hand_on(names, servers, facts)
     ranks = _ranks(scenario)

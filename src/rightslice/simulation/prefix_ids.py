@@ -28,6 +28,9 @@ def prefix_blocks(classes: Sequence[OpenClass], class_index: Ints, row: Ints, pr
 
     Raises ValueError when classes of a model have blocks of different sizes.
     """
+    if all(traffic.prefixes is None for traffic in classes):
+        none = np.broadcast_to(np.int64(0), row.shape)
+        return PrefixBlocks({}, np.zeros(0, dtype=np.int32), none, none)
     first, count = np.zeros_like(row), np.zeros_like(row)
     pieces: list[Ints] = [np.zeros(0, dtype=np.int64)]
     starts: list[Ints] = [np.zeros(0, dtype=np.int64)]

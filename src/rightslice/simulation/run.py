@@ -30,11 +30,12 @@ def simulate(scenario: Scenario) -> SimulationResult:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A result with its course over time, and how sure its figures are."""
+    """A result with its course over time, how sure its figures are, and who stood when."""
 
     result: SimulationResult
     timeline: Timeline
     confidence: tuple[Confidence, ...]
+    fleet: Fleet
 
 
 def watch(scenario: Scenario, fleet: Fleet) -> Watched:
@@ -70,7 +71,7 @@ def _watched(run: WatchedRun, fleet: Fleet) -> Watched:
     from rightslice.simulation.timeline import timeline_of  # noqa: PLC0415 - loads numba
 
     played = run.finish()
-    return Watched(count(run, played), timeline_of(run, played, fleet), confidence_of(run, played))
+    return Watched(count(run, played), timeline_of(run, played, fleet), confidence_of(run, played), fleet)
 
 
 def load_kernel() -> None:

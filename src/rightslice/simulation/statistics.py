@@ -1,8 +1,9 @@
 """What is counted, and how: kernel output -> SimulationResult.
 
-Counted are requests that start at or after the warm-up; replicas are described over the whole horizon. A percentile is
-the smallest value that at least that share of the sample does not exceed, so `p95 <= limit` says the same as "95 %
-meet the limit". Rates are completed requests over the counted span.
+The window goes from the end of the warm-up to the horizon. Counted, timed and judged are the requests that start in it:
+requests = completed + failed + shed + unfinished. Rates are of what is answered in it, whenever it came: under overload
+the engines are busy with older requests. A percentile is the smallest value that at least that share of the sample does
+not exceed, so `p95 <= limit` says the same as "95 % meet the limit". Replicas are described over the whole horizon.
 
 An objective is judged request by request:
   completed      by its value. An answer of one token has no TPOT and meets every TPOT objective.
@@ -38,7 +39,7 @@ from rightslice.simulation import layout
 from rightslice.simulation.inputs import PS_PER_S, clients_of, distances_ps, picoseconds
 from rightslice.simulation.layout import Floats, Ints
 from rightslice.simulation.play import Played, SteppedRun
-from rightslice.simulation.scenario import ClosedPipeline, LlmServer, OpenClass, Scenario, StageServer
+from rightslice.simulation.scenario import ClosedPipeline, LlmServer, OpenClass, StageServer
 
 Server = LlmServer | StageServer
 Bools = NDArray[np.bool_]
@@ -64,6 +65,11 @@ class Times:
         """Answered in full."""
         answered: Bools = self.finish_ps >= 0
         return answered
+
+    def answered_between(self, begin_ps: int, end_ps: int) -> Bools:
+        """Answered in full within [begin, end], whenever they started."""
+        inside: Bools = (self.finish_ps >= max(begin_ps, 0)) & (self.finish_ps <= end_ps)
+        return inside
 
     @property
     def failed(self) -> Bools:
@@ -111,14 +117,15 @@ def count(run: SteppedRun, played: Played) -> SimulationResult:
         shed += per_class[-1].shed
         lost += int(np.count_nonzero(times.finish_ps == layout.LOST))
     pipelines: list[PipelineResult] = []
-    for index, pipeline in enumerate(scenario.pipelines):
-        rows, times = of_pipeline(run, played, index)
+    for index in range(len(scenario.pipelines)):
+        _, times = of_pipeline(run, played, index)
         failed += int(np.count_nonzero(times.failed))
         shed += int(np.count_nonzero(times.shed))
         lost += int(np.count_nonzero(times.finish_ps == layout.LOST))
-        pipelines.append(_pipeline_result(scenario, pipeline, rows, times, _with_tokens(run)))
+        pipelines.append(_pipeline_result(run, played, index))
     return SimulationResult(
         seed=scenario.seed,
+        begin_s=scenario.warmup_s,
         horizon_s=scenario.horizon_s,
         requests=sum(c.requests for c in per_class) + sum(p.requests for p in pipelines),
         completed=sum(c.completed for c in per_class) + sum(p.completed for p in pipelines),
@@ -133,18 +140,20 @@ def count(run: SteppedRun, played: Played) -> SimulationResult:
 
 
 def classes_between(run: SteppedRun, played: Played, begin_s: float, end_s: float) -> tuple[ClassResult, ...]:
-    """Every class, by its requests that came within a part of a finished run."""
+    """Every class over a part of a finished run, as if it were the window."""
     return tuple(_open_class(run, played, index, begin_s, end_s) for index in range(len(run.scenario.classes)))
 
 
 def _open_class(run: SteppedRun, played: Played, index: int, begin_s: float, end_s: float) -> ClassResult:
-    """One class, by its requests that came within [begin, end)."""
+    """One class over the window [begin, end)."""
     traffic, requests = run.scenario.classes[index], run.requests
     mine, times = of_class(run, played, index, begin_s, end_s)
     admitted = mine & (played.hit_tokens != layout.NOT_YET)
     prompts = int(requests.prompt[admitted].sum())
     hit_rate = int(played.hit_tokens[admitted].sum()) / prompts if prompts and traffic.prefixes else None
-    found = _class_result(traffic, times, max(end_s - begin_s, 1.0 / PS_PER_S), hit_rate)
+    _, everyone = of_class(run, played, index, 0.0)
+    answers = everyone.answer[everyone.answered_between(picoseconds(begin_s), picoseconds(end_s))]
+    found = _class_result(traffic, times, answers, max(end_s - begin_s, 1.0 / PS_PER_S), hit_rate)
     if any(isinstance(s, LlmServer) and s.link and s.model == traffic.model for s in run.servers):
         moved = mine & (played.finish_ps >= 0) & (requests.answer > 1)
         found = replace(found, transfer_ms=distribution((played.entered_ps - played.first_ps)[moved] / _PS_PER_MS))
@@ -185,13 +194,14 @@ def network_ps(run: SteppedRun, played: Played) -> Ints:
     return found
 
 
-def of_pipeline(run: SteppedRun, played: Played, index: int) -> tuple[Ints, Times]:
+def of_pipeline(run: SteppedRun, played: Played, index: int, begin_s: float | None = None) -> tuple[Ints, Times]:
     """The rows (layout.py) of one population that count, and their times from end to end.
 
-    TTFT and TPOT are those of the last stage, TTFT counted from the start.
+    Those that start at or after `begin_s`, by default the warm-up. TTFT and TPOT are those of the last stage, TTFT
+    counted from the start.
     """
     scenario, passes = run.scenario, played.passes
-    started = passes[:, layout.PASS_START] >= picoseconds(scenario.warmup_s)
+    started = passes[:, layout.PASS_START] >= picoseconds(scenario.warmup_s if begin_s is None else begin_s)
     rows = passes[started & (passes[:, layout.PASS_PIPELINE] == index)]
     pipeline = scenario.pipelines[index]
     last = len(pipeline.stages) - 1
@@ -223,7 +233,9 @@ def order_statistic(ordered: Floats, percent: int) -> float:
 def judged(times: Times, slos: Sequence[Slo]) -> tuple[tuple[SloOutcome, ...], float]:
     """Each objective with its achieved share, and the share of requests that meet all of them."""
     found = [_verdict(times, slo) for slo in slos]
-    outcomes = tuple(SloOutcome(slo, _share(*verdict)) for slo, verdict in zip(slos, found, strict=True))
+    outcomes = tuple(
+        SloOutcome(slo, _share(*verdict), _judged(*verdict)) for slo, verdict in zip(slos, found, strict=True)
+    )
     return outcomes, _share(*_together(times, found))
 
 
@@ -246,16 +258,23 @@ def _together(times: Times, found: Sequence[tuple[Bools, Bools]]) -> tuple[Bools
     return all_met, any_missed
 
 
+def _judged(met: Bools, missed: Bools) -> int:
+    return int(np.count_nonzero(met)) + int(np.count_nonzero(missed))
+
+
 def _share(met: Bools, missed: Bools) -> float:
-    good, bad = int(np.count_nonzero(met)), int(np.count_nonzero(missed))
-    return good / (good + bad) if good + bad else 1.0
+    total = _judged(met, missed)
+    return int(np.count_nonzero(met)) / total if total else 1.0
 
 
 def _milliseconds(times: Times, metric: str, chosen: Bools) -> Distribution | None:
     return distribution(times.value_ps(metric)[0][chosen] / _PS_PER_MS)
 
 
-def _class_result(traffic: OpenClass, times: Times, span_s: float, prefix_hit_rate: float | None) -> ClassResult:
+def _class_result(
+    traffic: OpenClass, times: Times, answers: Ints, span_s: float, prefix_hit_rate: float | None
+) -> ClassResult:
+    """`answers`: tokens of each that ended within the window of `span_s`."""
     done = times.completed
     outcomes, attainment = judged(times, traffic.slos)
     return ClassResult(
@@ -269,8 +288,9 @@ def _class_result(traffic: OpenClass, times: Times, span_s: float, prefix_hit_ra
         ttft_ms=_milliseconds(times, "ttft", done),
         tpot_ms=_milliseconds(times, "tpot", done & (times.answer > 1)),
         e2e_ms=_milliseconds(times, "e2e", done),
-        requests_per_s=int(np.count_nonzero(done)) / span_s,
-        output_tokens_per_s=int(times.answer[done].sum()) / span_s,
+        answered=len(answers),
+        requests_per_s=len(answers) / span_s,
+        output_tokens_per_s=int(answers.sum()) / span_s,
         slo_attainment=attainment,
         outcomes=outcomes,
         prefix_hit_rate=prefix_hit_rate,
@@ -286,10 +306,10 @@ def _answers(pipeline: ClosedPipeline, stage: int, sample: Ints, with_tokens: fr
     return np.asarray(drawn.output_tokens, dtype=np.int64)[sample % len(drawn.output_tokens)]
 
 
-def _pipeline_result(
-    scenario: Scenario, pipeline: ClosedPipeline, rows: Ints, whole: Times, with_tokens: frozenset[str]
-) -> PipelineResult:
-    """`rows` and their times from end to end: all stages, and each one alone."""
+def _pipeline_result(run: SteppedRun, played: Played, index: int) -> PipelineResult:
+    """One population: all stages, and each one alone. Its rate is taken while there are users."""
+    scenario, pipeline, with_tokens = run.scenario, run.scenario.pipelines[index], _with_tokens(run)
+    rows, whole = of_pipeline(run, played, index)
     end_ps, sample = picoseconds(scenario.horizon_s), rows[:, layout.PASS_SAMPLE]
     done = whole.completed
     outcomes, attainment = judged(whole, pipeline.slos)
@@ -299,13 +319,17 @@ def _pipeline_result(
         times = Times(entered, token, left, _answers(pipeline, k, sample[done], with_tokens), end_ps)
         ttft_ms = _milliseconds(times, "ttft", times.completed) if model in with_tokens else None
         per_stage.append(StageResult(model, _milliseconds(times, "e2e", times.completed), ttft_ms))
-    span_s = min(scenario.horizon_s, pipeline.duration_s) - scenario.warmup_s
+    until_s = min(scenario.horizon_s, pipeline.duration_s)
+    _, everyone = of_pipeline(run, played, index, 0.0)
+    begin_ps, span_s = picoseconds(scenario.warmup_s), until_s - scenario.warmup_s
+    with_users = int(np.count_nonzero(everyone.answered_between(begin_ps, picoseconds(until_s))))
     return PipelineResult(
         name=pipeline.name,
         users=pipeline.users_name,
         requests=len(rows),
         completed=int(np.count_nonzero(done)),
-        requests_per_s=int(np.count_nonzero(done)) / span_s if span_s > 0.0 else 0.0,
+        answered=int(np.count_nonzero(everyone.answered_between(begin_ps, end_ps))),
+        requests_per_s=with_users / span_s if span_s > 0.0 else 0.0,
         e2e_ms=_milliseconds(whole, "e2e", done),
         per_stage=tuple(per_stage),
         slo_attainment=attainment,

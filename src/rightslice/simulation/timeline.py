@@ -87,10 +87,10 @@ def timeline_of(run: WatchedRun, played: Played, fleet: Fleet) -> Timeline:
     for number, model in enumerate(run.models):
         mine = [found for found in fleet.replicas if model_of.get(found.deployment) == model]
         tracks.append(Track("model", model, _of_model(run, played, model), _servers(run, number, mine)))
-    means, usd = _nodes(fleet, edges)
+    means, ready, usd = _nodes(fleet, edges)
     users = [track.name for track in tracks if track.kind == "users"]
     name = ", ".join(users or run.models)
-    return Timeline(name, edges, tuple(tracks), means, usd, fleet.lost_nodes_s)
+    return Timeline(name, edges, tuple(tracks), means, usd, fleet.lost_nodes_s, nodes_ready=ready)
 
 
 # --- requests --------------------------------------------------------------------------------------------------------
@@ -101,19 +101,21 @@ def _of_model(run: WatchedRun, played: Played, model: str) -> Requests | None:
     classes = [(i, found) for i, found in enumerate(run.scenario.classes) if found.model == model]
     if not classes:
         return None
-    return _requests(run.edges_s, [(of_class(run, played, i)[1], found.slos) for i, found in classes])
+    return _requests(run.edges_s, [(of_class(run, played, i, 0.0)[1], found.slos) for i, found in classes])
 
 
 def _of_users(run: WatchedRun, played: Played, index: int) -> Requests:
-    return _requests(run.edges_s, [(of_pipeline(run, played, index)[1], run.scenario.pipelines[index].slos)])
+    return _requests(run.edges_s, [(of_pipeline(run, played, index, 0.0)[1], run.scenario.pipelines[index].slos)])
 
 
 def _requests(edges: Sequence[float], found: Sequence[tuple[Times, tuple[Slo, ...]]]) -> Requests:
+    """`found`: everything that came, the warm-up included."""
     bounds = np.array([picoseconds(edge_s) for edge_s in edges], dtype=np.int64)
     counts: dict[str, Ints] = dict.fromkeys(
         ("offered", "completed", "refused", "timed_out", "lost", "shed", "met", "missed"),
         np.zeros(len(edges) - 1, np.int64),
     )
+    before = 0
     for times, slos in found:
         met, missed = verdicts(times, slos)
         cohorts: dict[str, Bools] = {
@@ -128,14 +130,17 @@ def _requests(edges: Sequence[float], found: Sequence[tuple[Times, tuple[Slo, ..
         for name, chosen in cohorts.items():
             counts[name] = counts[name] + _binned(times.start_ps[chosen], bounds)
         counts["completed"] = counts["completed"] + _binned(times.finish_ps[times.completed], bounds)
+        in_flight = ~times.failed & ~times.shed & ~times.answered_between(0, int(bounds[0]) - 1)
+        before += int(np.count_nonzero(in_flight & (times.start_ps < bounds[0])))
     shares = [slo.share for _, slos in found for slo in slos]
-    return Requests(**{name: tuple(n.tolist()) for name, n in counts.items()}, asked_share=max(shares, default=None))
+    bins = {name: tuple(n.tolist()) for name, n in counts.items()}
+    return Requests(**bins, asked_share=max(shares, default=None), before=before)
 
 
 def _binned(at_ps: Ints, bounds_ps: Ints) -> Ints:
-    """How many in each bin; what happens at the horizon belongs to the last."""
+    """How many in each bin; what happens before the first is left out, what happens at the horizon is in the last."""
     bins = len(bounds_ps) - 1
-    index = np.minimum(np.searchsorted(bounds_ps, at_ps, side="right") - 1, bins - 1)
+    index = np.minimum(np.searchsorted(bounds_ps, at_ps[at_ps >= bounds_ps[0]], side="right") - 1, bins - 1)
     return np.bincount(index, minlength=bins).astype(np.int64)
 
 
@@ -176,17 +181,23 @@ def _plain(values: Floats) -> tuple[float, ...]:
 # --- nodes -----------------------------------------------------------------------------------------------------------
 
 
-def _nodes(fleet: Fleet, edges: Sequence[float]) -> tuple[tuple[float, ...], tuple[float, ...] | None]:
-    """Mean nodes in each bin; cost at its end."""
+def _nodes(
+    fleet: Fleet, edges: Sequence[float]
+) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...] | None]:
+    """Mean of paid nodes and of those that are there in each bin; cost at its end."""
     pools = tuple(dict.fromkeys(found.pool for found in fleet.nodes))
-    steps = {pool: [(f.time_s, float(f.nodes)) for f in fleet.nodes if f.pool == pool] for pool in pools}
+    paid = {pool: [(f.time_s, float(f.nodes)) for f in fleet.nodes if f.pool == pool] for pool in pools}
+    there = {pool: [(f.time_s, float(f.ready)) for f in fleet.nodes if f.pool == pool] for pool in pools}
     none = np.zeros(len(edges) - 1)
-    means = np.sum([none, *(_mean_of_steps(found, edges) for found in steps.values())], axis=0)
+    means, ready = (
+        _plain(np.sum([none, *(_mean_of_steps(found, edges) for found in steps.values())], axis=0))
+        for steps in (paid, there)
+    )
     if fleet.usd_per_hour is None:
-        return _plain(means), None
+        return means, ready, None
     prices = fleet.usd_per_hour
-    usd = [_area_until(found, edges)[1:] / 3600.0 * prices[pool] for pool, found in steps.items()]
-    return _plain(means), _plain(np.sum([none, *usd], axis=0))
+    usd = [_area_until(found, edges)[1:] / 3600.0 * prices[pool] for pool, found in paid.items()]
+    return means, ready, _plain(np.sum([none, *usd], axis=0))
 
 
 def _mean_of_steps(steps: Sequence[tuple[float, float]], edges: Sequence[float]) -> Floats:

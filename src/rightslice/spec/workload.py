@@ -11,7 +11,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from rightslice.core.engine import Dtype, KvDtype
 from rightslice.core.plan import Capacity, Price
-from rightslice.spec.autoscaler import Autoscaler
+from rightslice.spec.autoscaler import Autoscaler, sleeps_for_ever
 from rightslice.spec.checks import workload_problems
 from rightslice.spec.fields import (
     AcceleratorName,
@@ -222,13 +222,27 @@ class Model(Section):
             if not self.traffic:
                 raise problem("RS0204", "autoscaling follows traffic of the model's own", path=("autoscaling",))
             self.autoscaling.check_emitted()
+            self._check_wakes(self.autoscaling)
         return self
+
+    def _check_wakes(self, scaling: Autoscaler) -> None:
+        """Whether something is seen of a request that comes while there is no replica."""
+        path: tuple[str, ...] = ("autoscaling", "min") if scaling.min is not None else ("min_replicas",)
+        if (self.min_replicas if scaling.min is None else scaling.min) == 0:
+            asleep = sleeps_for_ever(scaling.kind, scaling.signal, holds=self.holds_requests)
+            if asleep is not None:
+                raise problem("RS0204", asleep[0], asleep[1], path=path)
 
     @property
     def gated(self) -> Gateway | None:
         """The gateway that looks at saturation: as stated, or the usual one where a class may be shed."""
         sheds = any(found.priority < 0 for found in self.traffic)
         return self.gateway or (Gateway() if sheds else None)
+
+    @property
+    def holds_requests(self) -> bool:
+        """Whether requests wait in a gateway while no replica has room, or there is none."""
+        return self.gated is not None and self.gated.flow_control
 
 
 class Users(Section):

@@ -61,6 +61,9 @@ def test_a_large_day_is_tried_around_its_busiest_hour(busy: int) -> None:
         ("{kind: hpa, min: 5, max: 2}", "at least 5 replicas, at most 2"),
         ("{kind: keda, signal: kv_use}", "one per replica"),
         ("{kind: hpa, sginal: running}", "unknown key"),
+        ("{kind: keda, min: 0}", "gateway: {flow_control: true}"),
+        ("{kind: keda, min: 0}\n    gateway: {flow_control: false}", "nothing holds the request"),
+        ("{kind: keda, min: 0, signal: waiting}\n    gateway: {}", "signal: in_flight"),
     ],
 )
 def test_what_cannot_be_emitted_is_a_mistake_with_its_place(scaling: str, words: str) -> None:
@@ -72,7 +75,25 @@ def test_what_cannot_be_emitted_is_a_mistake_with_its_place(scaling: str, words:
     assert found.location.line == 8
 
 
+@pytest.mark.parametrize("scaling", ["keda", "hpa"])
+def test_zero_replicas_of_the_model_need_something_to_wake_them_too(scaling: str) -> None:
+    text = WORKLOAD.replace("SCALING", f"{scaling}\n    min_replicas: 0")
+    with pytest.raises(BadInputError) as caught:
+        parse_workload(text, file="w.yaml")
+    (found,) = caught.value.diagnostics
+    assert found.location is not None
+    assert found.location.line == 9
+
+
+def test_a_gateway_that_holds_requests_lets_a_model_go_to_zero() -> None:
+    for gateway in ("gateway: {}", "gateway: {flow_control: true}"):
+        text = WORKLOAD.replace("SCALING", f"{{kind: keda, min: 0}}\n    {gateway}")
+        assert parse_workload(text, file="w.yaml").workload.models[0].holds_requests
+    text = WORKLOAD.replace("SCALING", "{kind: keda, min: 0}").replace("rate: 4/s", "rate: 4/s, priority: -1")
+    assert parse_workload(text, file="w.yaml").workload.models[0].holds_requests  # it has one that sheds
+
+
 def test_a_bare_kind_and_a_mapping_say_the_same() -> None:
     short = parse_workload(WORKLOAD.replace("SCALING", "hpa"), file="w").workload
-    long = parse_workload(WORKLOAD.replace("SCALING", "{kind: hpa, down_window: 5m}"), file="w").workload
+    long = parse_workload(WORKLOAD.replace("SCALING", "{kind: hpa, share: 0.8}"), file="w").workload
     assert short.models[0].autoscaling == long.models[0].autoscaling

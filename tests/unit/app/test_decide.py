@@ -147,10 +147,10 @@ def test_ways_out_of_a_spot_only_fleet(tmp_path: Path) -> None:
     assert "fleet.purchase: add on_demand" in ways
 
 
-def test_a_negative_seed_is_a_mistake(tmp_path: Path) -> None:
+def test_a_seed_out_of_range_is_a_mistake(tmp_path: Path) -> None:
     path = tmp_path / "w.yaml"
     path.write_text("{}")
-    with pytest.raises(BadInputError, match="--seed -1 is negative"):
+    with pytest.raises(BadInputError, match="--seed -1 is out of range"):
         plan_workload(path, seed=-1)
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from rightslice.app.planning import plan_workload, write_plan
 from rightslice.app.scenarios import share_groups
-from rightslice.app.simulating import WhatIf, simulate_plan
 from rightslice.app.simulating import read_asked as asked
+from rightslice.app.simulating import simulate_plan
+from rightslice.app.what_if import WhatIf
 from rightslice.core.plan import Plan
 
 TEXT = """

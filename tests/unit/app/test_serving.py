@@ -10,6 +10,7 @@ import pytest
 from rightslice.app.knowledge import known_names
 from rightslice.app.rating import ceiling, simulated_rate, unreachable
 from rightslice.app.sampling import sampled
+from rightslice.app.scaling import knee
 from rightslice.app.scenarios import Load, draw_loads, scenarios, server
 from rightslice.catalogue.engines import engine
 from rightslice.catalogue.models import resolve_model
@@ -81,6 +82,18 @@ def test_a_router_is_simulated_as_stated(router: str, policy: str, weights: tupl
     found = scenario.routing["llm"]
     assert (found.policy, found.queue_weight, found.kv_weight, found.prefix_weight) == (policy, *weights)
     assert found.signal_age_s == age_s
+
+
+def test_a_knee_is_that_of_as_few_replicas_as_are_left() -> None:
+    """Eight replicas keep an eighth of the prefixes each; one alone meets its objectives at a lower rate only."""
+    shared = "prefix: {tokens: 4000, distinct: 150}, slo: {ttft_p95: 1s, tpot_p95: 60ms}"
+    asked = workload(f"rate: 2/s, {LENGTHS}, {shared}", model="router: prefix_aware")
+    need, option = need_of(asked), option_of(asked)
+    most = ceiling(need, option, 1.0, None).requests_per_s
+    eight = simulated_rate(need, option, 8, 1.0, {}, at_most_per_s=most).requests_per_s
+    together, alone = (knee(need, option, count, eight, {}) for count in (8, 1))
+    assert together.requests_per_s == eight
+    assert alone.requests_per_s < eight
 
 
 def test_without_a_router_nothing_is_routed_by_name() -> None:

@@ -8,7 +8,14 @@ import pytest
 
 from rightslice.catalogue.accelerators import accelerators
 from rightslice.catalogue.hardware import MigGeometry, MigProfile
-from rightslice.catalogue.mig import geometry, layouts, uniform_layouts
+from rightslice.catalogue.mig import (
+    full_placement_sets,
+    geometry,
+    layouts,
+    multisets,
+    placement_sets,
+    uniform_layouts,
+)
 
 SEVEN_SLICE = (
     "A100-SXM-40GB", "A100-PCIe-40GB", "A100-SXM-80GB", "A100-PCIe-80GB", "A800-SXM-80GB", "H100-SXM-80GB",
@@ -22,7 +29,7 @@ def table(name: str) -> MigGeometry:
     return found
 
 
-def placement_sets(profiles: list[MigProfile]) -> set[frozenset[tuple[str, int]]]:
+def grown_sets(profiles: list[MigProfile]) -> set[frozenset[tuple[str, int]]]:
     """Every set of placements without overlap, by brute force: one more placement at a time."""
     spans = {(p.name, s): set(range(s, s + p.mem_units)) for p in profiles for s in p.starts}
     known: set[frozenset[tuple[str, int]]] = {frozenset()}
@@ -39,7 +46,7 @@ def placement_sets(profiles: list[MigProfile]) -> set[frozenset[tuple[str, int]]
     return known
 
 
-def multisets(sets: set[frozenset[tuple[str, int]]]) -> set[tuple[tuple[str, int], ...]]:
+def counts_of(sets: set[frozenset[tuple[str, int]]]) -> set[tuple[tuple[str, int], ...]]:
     return {tuple(sorted(Counter(name for name, _ in chosen).items())) for chosen in sets}
 
 
@@ -52,31 +59,50 @@ def _within(one: tuple[tuple[str, int], ...], other: tuple[tuple[str, int], ...]
     return all(counts.get(name, 0) >= count for name, count in one)
 
 
-@pytest.mark.parametrize("name", SEVEN_SLICE)
-def test_seven_slice_gpus_have_28_layouts(name: str) -> None:
-    assert len(layouts(name)) == 28
+@pytest.mark.parametrize(
+    ("names", "counts"),
+    [(SEVEN_SLICE, (723, 78, 78, 38, 28)), (("A30", "RTX-PRO-6000"), (26, 10, 5, 4, 4))],
+)
+def test_enumeration_has_the_known_counts(names: tuple[str, ...], counts: tuple[int, ...]) -> None:
+    """Placement sets and multisets with the empty one, placement sets and multisets that cannot be extended where they
+    are, and layouts that no other contains."""
+    for name in names:
+        full = full_placement_sets(name)
+        found = (
+            len(placement_sets(name)),
+            len(multisets(name)),
+            len(full),
+            len(counts_of({frozenset(chosen) for chosen in full})),
+            len(layouts(name)),
+        )
+        assert found == counts, name
 
 
-@pytest.mark.parametrize("name", ["A30", "RTX-PRO-6000"])
-def test_four_slice_gpus_have_4_layouts(name: str) -> None:
-    assert len(layouts(name)) == 4
-
-
-def test_counts_agree_with_a_brute_force_enumeration() -> None:
-    """723 legal placement sets with the empty one; 38 layouts cannot be extended in place, 28 are in no other."""
-    plain = [p for p in table("A100-SXM-80GB").profiles if not p.media]
-    sets = placement_sets(plain)
-    assert len(sets) == 723
-    assert len(multisets(maximal(sets))) == 38
-    every = multisets(sets)
+@pytest.mark.parametrize("name", ["A30", "A100-SXM-80GB", "RTX-PRO-6000"])
+def test_enumeration_equals_one_that_adds_placement_by_placement(name: str) -> None:
+    sets = grown_sets([p for p in table(name).profiles if not p.media])
+    assert {frozenset(chosen) for chosen in placement_sets(name)} == sets
+    assert {frozenset(chosen) for chosen in full_placement_sets(name)} == maximal(sets)
+    every = counts_of(sets)
+    assert {tuple(sorted(counts.items())) for counts in multisets(name)} == every
     contained = {one for one in every for other in every if one != other and _within(one, other)}
-    assert every - contained == {tuple(sorted(layout.profiles.items())) for layout in layouts("A100-SXM-80GB")}
+    assert every - contained == {tuple(sorted(layout.profiles.items())) for layout in layouts(name)}
+
+
+def test_most_full_gpus_leave_something_idle() -> None:
+    """Of the 78 full placement sets of an 80 GB A100, 33 leave a memory unit idle and 52 a compute slice."""
+    found = table("A100-SXM-80GB")
+    units = {p.name: p.mem_units for p in found.profiles}
+    slices = {p.name: p.compute_slices for p in found.profiles}
+    full = full_placement_sets("A100-SXM-80GB")
+    assert sum(sum(units[name] for name, _ in chosen) < found.mem_units for chosen in full) == 33
+    assert sum(sum(slices[name] for name, _ in chosen) < found.compute_slices for chosen in full) == 52
 
 
 def test_without_double_memory_slices_a100_has_14_maximal_layouts() -> None:
     plain = [p for p in table("A100-SXM-80GB").profiles if not p.media and p.name != "1g.20gb"]
-    sets = maximal(placement_sets(plain))
-    assert (len(sets), len(multisets(sets))) == (19, 14)
+    sets = maximal(grown_sets(plain))
+    assert (len(sets), len(counts_of(sets))) == (19, 14)
 
 
 def test_layouts_are_named_placed_and_marked() -> None:
@@ -129,6 +155,8 @@ def test_profiles_that_nobody_printed_are_marked_estimated() -> None:
 def test_gpus_without_a_table_have_no_layouts(name: str) -> None:
     assert geometry(name) is None
     assert layouts(name) == uniform_layouts(name) == ()
+    assert not placement_sets(name)
+    assert not multisets(name)
 
 
 def test_media_variants_are_profiles_but_no_layouts() -> None:

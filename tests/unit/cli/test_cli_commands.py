@@ -194,7 +194,7 @@ def test_the_traceback_is_for_those_who_ask(
         (["plan", "w", "x"], "error[RS0503] unexpected argument: x"),
         (["plan", "w", "-o"], "error[RS0503] -o needs a value"),
         (["plan", "w", "--risk", "1"], "error[RS0501] --risk 1 is not between 0 and 1"),
-        (["plan", "w", "--seed", "-1"], "error[RS0501] --seed -1 is negative"),
+        (["plan", "w", "--seed", "-1"], "error[RS0501] --seed -1 is out of range"),
         (["plan", "w", "-o", __file__], f"error[RS0407] {__file__}: exists and is not a folder"),
         (["size", "m", "--dtype", "bf61"], 'error[RS0501] invalid value "bf61" for --dtype.'),
         (

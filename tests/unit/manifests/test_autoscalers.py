@@ -8,7 +8,8 @@ import yaml
 from emitted import emitted, objects
 
 from plans import voice
-from plans_scaled import scaled
+from plans_scaled import gated, scaled
+from rightslice.core.errors import BadInputError
 from rightslice.manifests.autoscalers import ADAPTER_VALUES, PROMETHEUS, quantity
 from rightslice.manifests.render import render
 
@@ -55,7 +56,7 @@ def test_a_scaled_object_has_the_numbers_of_the_plan() -> None:
     files = render(scaled("keda"))
     (found,) = [made for made in objects(files) if made["kind"] == "ScaledObject"]
     spec = found["spec"]
-    assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (0, 6)
+    assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (1, 6)
     assert (spec["pollingInterval"], spec["cooldownPeriod"]) == (30, 300)
     (trigger,) = spec["triggers"]
     assert trigger["metadata"] == {"serverAddress": PROMETHEUS, "query": in_flight(), "threshold": "26.2"}
@@ -63,6 +64,47 @@ def test_a_scaled_object_has_the_numbers_of_the_plan() -> None:
     assert behavior["scaleDown"] == {"stabilizationWindowSeconds": 900}
     assert ADAPTER_VALUES not in files
     assert PROMETHEUS in files["README.md"]
+
+
+def test_a_gateway_that_holds_requests_wakes_a_deployment_without_pods() -> None:
+    (found,) = emitted(gated(scaled("keda", least=0)), "ScaledObject")
+    (trigger,) = found["spec"]["triggers"]
+    query = trigger["metadata"]["query"]
+    assert found["spec"]["minReplicaCount"] == 0
+    assert trigger["metadata"]["activationThreshold"] == "0"
+    assert (
+        'sum(llm_d_epp_flow_control_queue_size{namespace="voice-assistant",inference_pool="llm"}) or vector(0)' in query
+    )
+    assert query.count(" or vector(0))") == 3  # series of engines that are not there make no sum empty
+    page = render(gated(scaled("keda", least=0)))["README.md"]
+    assert "- `llm`: pods with `app.kubernetes.io/name=llm,rightslice/role=unified`, port 8000." in page
+    assert "featureGates: [flowControl]" in page
+
+
+def test_a_plan_that_nothing_could_wake_is_not_written_down() -> None:
+    for plan in (scaled("keda", least=0), gated(scaled("keda", least=0), holds=False)):
+        with pytest.raises(BadInputError) as caught:
+            render(plan)
+        (found,) = caught.value.diagnostics
+        assert "nothing holds the request" in found.message
+        assert "gateway: {flow_control: true}" in found.hint
+
+
+def test_a_gateway_that_holds_nothing_has_no_queue_to_count() -> None:
+    (found,) = emitted(gated(scaled(), holds=False), "HorizontalPodAutoscaler")
+    assert found["spec"]["metrics"][0]["external"]["metric"]["name"] == "llm_in_flight"
+    files = render(gated(scaled(), holds=False))
+    assert "flow_control_queue_size" not in files[ADAPTER_VALUES]
+    assert "flowControl" not in files["README.md"]
+    assert "flow_control_queue_size" in render(gated(scaled()))[ADAPTER_VALUES]
+
+
+def test_every_class_behind_a_gateway_has_its_objective() -> None:
+    found = {made["metadata"]["name"]: made["spec"] for made in emitted(gated(voice()), "InferenceObjective")}
+    assert {name: spec["priority"] for name, spec in found.items()} == {"llm-chat": 1, "llm-nightly": -10}
+    services = {made["metadata"]["name"] for made in emitted(gated(voice()), "Service")}
+    assert {spec["poolRef"]["name"] for spec in found.values()} == {"llm"} <= services
+    assert not emitted(voice(), "InferenceObjective")
 
 
 def test_only_the_autoscaler_sets_the_size() -> None:

@@ -144,3 +144,49 @@ def test_a_number_of_layers_that_is_absurd_is_refused() -> None:
     raw |= {"intermediate_size": 64, "vocab_size": 99}
     with pytest.raises(BadInputError, match="num_nextn_predict_layers"):
         read_architecture({**raw, "num_nextn_predict_layers": 10**6}, "absurd")
+
+
+EAGLE3: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLMEagle3"],
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "num_hidden_layers": 1,
+    "vocab_size": 128256,
+    "draft_vocab_size": 32000,
+    "torch_dtype": "float16",
+}
+
+
+def test_an_eagle_3_head_borrows_the_embedding_and_reads_three_hidden_states() -> None:
+    """The published head of Llama 3.1 8B is a file of 849 MB."""
+    head = read_architecture(EAGLE3, "head")
+    assert head.published_weights_bytes / 1e6 == pytest.approx(849.4, abs=0.1)
+    assert sum(group.kv_elements_per_token for group in head.attention) == 2 * 8 * 128
+
+
+def test_an_eagle_3_head_that_is_not_known_is_the_usual_one_of_its_target_and_said_to_be() -> None:
+    line = (
+        "--speculative-config '" + json.dumps({"method": "eagle3", "model": "a/b", "num_speculative_tokens": 3}) + "'"
+    )
+    found = startup(resolve_model("meta-llama/Llama-3.1-8B-Instruct"), device("H100-SXM-80GB"), arguments=line)
+    alone = startup(resolve_model("meta-llama/Llama-3.1-8B-Instruct"), device("H100-SXM-80GB"))
+    assert any("draft a/b is not known" in note for note in found.notes)
+    assert found.kv_tokens is not None
+    assert alone.kv_tokens is not None
+    assert found.kv_tokens < alone.kv_tokens
+    other = line.replace("eagle3", "draft_model")
+    with pytest.raises(BadInputError, match="unknown model"):
+        startup(resolve_model("meta-llama/Llama-3.1-8B-Instruct"), device("H100-SXM-80GB"), arguments=other)
+
+
+def test_quotes_that_the_shell_took_are_told() -> None:
+    with pytest.raises(BadInputError) as caught:
+        startup(
+            resolve_model("meta-llama/Llama-3.1-8B-Instruct"),
+            device("H100-SXM-80GB"),
+            arguments="--speculative-config {method:mtp,num_speculative_tokens:1}",
+        )
+    assert "the shell took its quotes" in caught.value.hint

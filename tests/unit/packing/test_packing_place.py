@@ -6,8 +6,9 @@ import pytest
 
 from packing_helpers import MENU, check_counts, check_gpus, option, pool
 from rightslice.core.errors import RightsliceError
+from rightslice.packing.packing import Packing
 from rightslice.packing.place import node_spread, place
-from rightslice.packing.problem import Demand, GpuLayout, OptionSpec, Packing, Problem
+from rightslice.packing.problem import Demand, GpuLayout, OptionSpec, Problem
 
 POOLS = (pool("p", 8, 8.0, layouts=MENU),)
 OPTIONS = (

@@ -59,8 +59,10 @@ def scaled(model: str = "chat") -> Replay:
     slos = (Slo("ttft", 0.8), Slo("e2e", 12.0, 0.9))
     times = Distribution(410.0, 380.0, 950.0, 1800.0)
     longer = Distribution(4100.0, 3800.0, 9500.0, 18_000.0)
-    outcomes = (SloOutcome(slos[0], 0.931), SloOutcome(slos[1], 0.97))
-    found = ClassResult(model, "main", 1000, 950, 30, times, None, longer, 0.86, 172.0, 0.93, outcomes, timed_out=10)
+    outcomes = (SloOutcome(slos[0], 0.931, 980), SloOutcome(slos[1], 0.97, 980))
+    found = ClassResult(
+        model, "main", 1000, 950, 30, times, None, longer, 0.86, 172.0, 0.93, outcomes, timed_out=10, answered=950
+    )
     replicas = tuple(ReplicaResult(model, number, 0.5, 0.1, 0.4, number, 6.5) for number in range(3))
     return Replay(
         plan="assistant" if model == "chat" else model,

@@ -74,7 +74,7 @@ def test_one_request_is_in_its_bins() -> None:
     assert came.attainment[3] is None
     assert came.totals == {
         "offered": 1, "completed": 1, "failed": 0, "refused": 0, "timed_out": 0, "lost": 0, "shed": 0,
-        "in_flight_at_end": 0,
+        "in_flight_at_begin": 0, "in_flight_at_end": 0,
     }  # fmt: skip
     servers = found.timeline.tracks[0].servers
     assert servers is not None
@@ -146,6 +146,10 @@ def test_sizes_nodes_and_cost_are_those_of_the_log() -> None:
     assert servers is not None
     assert timeline.usd is not None
     assert timeline.usd[-1] == pytest.approx(2.0 * log.node_hours["p"])
+    assert found.fleet.node_hours(timeline.edges_s[-1]) == pytest.approx(log.node_hours)
+    lost = next(i for i, edge_s in enumerate(timeline.edges_s) if edge_s > 2000.0)
+    assert timeline.nodes_ready[lost] < timeline.nodes_ready[lost - 2]  # gone, though others are paid already
+    assert all(there <= paid + 1e-9 for there, paid in zip(timeline.nodes_ready, timeline.nodes, strict=True))
     lost_s = tuple(event.time_s for event in log.preemptions if event.cause == "node")
     assert timeline.lost_nodes_s == lost_s != ()
     assert max(servers.wanted) > min(servers.wanted)
@@ -170,8 +174,10 @@ def test_lost_requests_are_those_that_lost_their_replica_once_too_often() -> Non
 
 def test_pools_without_a_control_plane_keep_their_nodes() -> None:
     fleet = standing({"chat": 1, "own": 3}, {"p": 1, "q": 5}, {"p": 2.0, "q": 1.0})
-    moved = fleet.with_log([], [NodeCount(0.0, "p", 4)], [])
-    assert moved.nodes == (NodeCount(0.0, "q", 5), NodeCount(0.0, "p", 4))
+    moved = fleet.with_log([], [NodeCount(0.0, "p", 4, 4), NodeCount(1800.0, "p", 2, 1)], [])
+    assert moved.nodes[:2] == (NodeCount(0.0, "q", 5, 5), NodeCount(0.0, "p", 4, 4))
+    assert moved.node_hours(3600.0) == pytest.approx({"q": 5.0, "p": 3.0})
+    assert moved.node_hours(900.0) == pytest.approx({"q": 1.25, "p": 1.0})
     assert moved.replicas == fleet.replicas
     assert GPU in cluster(Fixed(1), 1).pools[0].nodes.capacity
     assert START.phases

@@ -56,6 +56,8 @@ def read_architecture(
         number = predictor.layers
         held = f"{format_bytes(predictor.published_weights_bytes)}, loaded for speculative decoding only"
         notes.append(f"{number} multi-token-prediction layer{'s' if number > 1 else ''} not counted ({held})")
+    notes += _fewer_experts(text, ledger)
+    notes += _listed_head(ledger, scheme, dtype)
     if not checked:
         told, guessed = _left_out(config, own, text_family)
         notes += told
@@ -95,6 +97,33 @@ def read_architecture(
         predictor=predictor,
         classes=_classes(raw),
     )
+
+
+def _fewer_experts(text: Config, ledger: Ledger) -> list[str]:
+    """Of the experts that a token chooses, those that compute nothing are not known before."""
+    empty = text.number("zero_expert_num", 0)
+    moe = _merged_moe(ledger.layers)
+    if not empty or not moe:
+        return []
+    saved = sum(group.layers * group.experts_per_token * group.expert_parameters for group in moe)
+    active = ledger.parameters - ledger.idle_parameters
+    mean = active - saved * empty / (empty + moe[0].experts)
+    span = f"{(active - saved) / 1e9:.1f} to {active / 1e9:.1f} B parameters work per token"
+    return [f"{empty} of the experts compute nothing: {span}, {mean / 1e9:.1f} B if all are chosen alike"]
+
+
+def _listed_head(ledger: Ledger, scheme: Scheme | None, dtype: str) -> list[str]:
+    """An output head that the checkpoint's list quantises, and that is counted at the base dtype."""
+    if scheme is None or scheme.head or not ledger.head:
+        return []
+    name = ledger.spelling.of("lm_head", -1)
+    found = next((found for listed, found in scheme.own if listed.match(name)), None)
+    if found is None:
+        return []
+    weight = ledger.head[0]
+    saved = format_bytes(weight.elements * DTYPE_BYTES[dtype] - found.bytes_of(weight))
+    listed = f"the checkpoint lists its output head as {found.name}; it is counted in {dtype}"
+    return [f"{listed}: {saved} less where the engine follows"]
 
 
 def _left_out(config: Config, own: Family, text: Family) -> tuple[list[str], list[str]]:

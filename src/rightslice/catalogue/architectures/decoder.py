@@ -34,7 +34,8 @@ def decoder(config: Config, family: Family) -> Ledger:
     if has_language_head(config, family):
         bias = vocab if family.switch("head_bias", config) else 0
         if not tied:
-            head = (Weight("lm_head", vocab, width, "vocab", bias=bias, linear=True),)
+            rows = config.number("draft_vocab_size", vocab, low=1)
+            head = (Weight("lm_head", rows, width, "vocab", bias=bias, linear=True),)
         elif bias:
             head = (Weight("lm_head", bias),)
     return Ledger(
@@ -75,6 +76,8 @@ def _approximations(config: Config, family: Family, found: tuple[Shape, ...]) ->
 
 
 def _embedding(config: Config, family: Family, vocab: int, width: int, hidden: int) -> tuple[Weight, ...]:
+    if family.switch("borrowed_embedding", config):
+        return ()
     found = [Weight("embed_tokens", vocab + family.amount("extra_embeddings", 0), width, "vocab")]
     if family.trait("positions") == "learned":
         rows = config.number("context", low=1, high=MAX_CONTEXT) + family.amount("position_offset", 0)

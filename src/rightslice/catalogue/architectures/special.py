@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Final
 
 from rightslice.catalogue.architecture import AttentionGroup, MoeGroup
+from rightslice.catalogue.architectures.attention import attention
 from rightslice.catalogue.architectures.config import MAX_LAYERS, Config
 from rightslice.catalogue.architectures.families import Family
+from rightslice.catalogue.architectures.feedforward import dense
 from rightslice.catalogue.architectures.layers import HYBRID, mixer_words
 from rightslice.catalogue.architectures.recurrent import mamba2, mamba_heads
 from rightslice.catalogue.architectures.shapes import shapes
@@ -166,10 +168,27 @@ def xlstm(config: Config, _family: Family) -> tuple[Layer, ...]:
     return (Layer(weights, (cache,)),) * count
 
 
+def eagle3(config: Config, family: Family) -> tuple[Layer, ...]:
+    """EAGLE-3 draft heads: three hidden states of the target become one, which a layer reads beside the embedding.
+
+    Word embeddings are the target's own; the head knows `draft_vocab_size` words. Source: vLLM 0.32 llama_eagle3.
+    """
+    hidden = config.number("hidden", low=1)
+    source = config.maybe("target_hidden_size") or hidden
+    found = []
+    for i, shape in enumerate(shapes(config, family)):
+        mixed, caches = attention(config, family, shape, inputs=2 * hidden if i == 0 else hidden)
+        first = (linear("fc", hidden, 3 * source, "replicate"), vector("hidden_norm", hidden)) if i == 0 else ()
+        norms = Weight("norms", 2, hidden)
+        found.append(Layer((*first, *mixed, *dense(config, family, shape.intermediate), norms), caches))
+    return tuple(found)
+
+
 SPECIAL: Final[dict[str, Callable[[Config, Family], tuple[Layer, ...]]]] = {
     "rwkv": rwkv,
     "zamba": zamba,
     "jetmoe": jetmoe,
     "xlstm": xlstm,
+    "eagle3": eagle3,
 }
 """The trait `block` of a family -> its layers."""

@@ -10,7 +10,20 @@ from cyclopts import App
 
 from rightslice import __version__
 from rightslice.core.errors import BadInputError, Diagnostic
-from rightslice.ui.cli import accuracy, catalog, documents, lint, plan, predict, simulate, size, trace
+from rightslice.ui.cli import (
+    accuracy,
+    calibrate,
+    catalog,
+    cost,
+    documents,
+    lint,
+    loadtest,
+    plan,
+    predict,
+    simulate,
+    size,
+    trace,
+)
 from rightslice.ui.cli.failures import guarded
 from rightslice.ui.cli.output import open_closed_streams, write_text
 
@@ -20,6 +33,9 @@ QUESTIONS: Final = (
     ("What should I deploy, what will it cost?", "plan"),
     ("What would happen if …?", "simulate"),
     ("Is my YAML right?", "lint"),
+    ("How fast is a real endpoint?", "loadtest"),
+    ("What does its measurement say of the model?", "calibrate"),
+    ("How much to reserve? Own or rent?", "cost"),
     ("How good are its predictions?", "accuracy"),
     ("What hardware, models and engines are known?", "catalog"),
     ("What is my recorded traffic like?", "trace"),
@@ -58,6 +74,9 @@ def build() -> App:
     app.command(plan.plan)
     app.command(simulate.simulate)
     app.command(lint.lint)
+    app.command(loadtest.loadtest)
+    app.command(calibrate.calibrate)
+    app.command(cost.build())
     app.command(accuracy.accuracy)
     app.command(catalog.build())
     app.command(trace.trace)

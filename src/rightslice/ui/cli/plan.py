@@ -36,7 +36,7 @@ def plan(
     output
         Folder for plan.json, report.html and kubernetes/. Without it nothing is written.
     seed
-        Seed of the simulations: the same file and seed give the same plan.
+        Seed of the simulations, up to 2^53 - 1: the same file and seed give the same plan.
     risk
         Accepted probability that an objective fails because the predictions are wrong.
     no_emit

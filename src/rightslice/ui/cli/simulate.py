@@ -48,17 +48,19 @@ class Change:
         Parameter(
             negative=(),
             show_default=False,
-            help="What goes wrong; may be repeated: spot, spot@0.1/h, nodes, gpu, gpu@10m, pods@1/d, zone@10m.",
+            help="What goes wrong; may be repeated: spot@0.1/h, nodes, gpu@10m, gpu:POOL@10m, pods@1/d, mps@10m, zone",
         ),
     ] = ()
     rollout: Annotated[
         str | None,
         Parameter(help="A rolling update of every deployment: 30m, or 30m,surge=1,unavailable=0."),
     ] = None
-    seed: Annotated[int | None, Parameter(help="Seed of the traffic; the plan's by default.")] = None
+    seed: Annotated[int | None, Parameter(help="Seed of the traffic, up to 2^53 - 1; the plan's by default.")] = None
     horizon: Annotated[
         str | None,
-        Parameter(help="How long is simulated: 6h. By default the plan's verification, or the --trace."),
+        Parameter(
+            help="How long is simulated, and users stay: 6h. By default the plan's verification, or the --trace."
+        ),
     ] = None
 
 
@@ -91,8 +93,9 @@ def simulate(
         from rightslice.app.replay_files import check_replay_folder  # noqa: PLC0415 - heavy
 
         check_replay_folder(output, tune=tune)
-    from rightslice.app.simulating import WhatIf, simulate_plan  # noqa: PLC0415 - heavy
+    from rightslice.app.simulating import simulate_plan  # noqa: PLC0415 - heavy
     from rightslice.app.tuning import tune_plan  # noqa: PLC0415 - heavy
+    from rightslice.app.what_if import WhatIf  # noqa: PLC0415 - heavy
 
     what_if = WhatIf(
         trace=change.trace,

@@ -29,7 +29,7 @@ class Wanted:
     window: Annotated[str, Parameter(show_default=False, help="Keep no more than this: 10min, 1h.")] = ""
     sample: Annotated[float, Parameter(help="Keep this share of the requests; bursts and conversations stay.")] = 1.0
     scale: Annotated[float, Parameter(help="Run it this many times as fast.")] = 1.0
-    seed: Annotated[int, Parameter(help="Of whatever is drawn.")] = 0
+    seed: Annotated[int, Parameter(help="Of whatever is drawn, up to 2^53 - 1.")] = 0
     lengths: Annotated[
         Path | None, Parameter(show_default=False, help="Histograms of token lengths that go with client laws.")
     ] = None
@@ -91,7 +91,9 @@ def trace(
 
 def _changes(wanted: Wanted) -> Changes:
     from rightslice.app.traces import Changes  # noqa: PLC0415 - heavy
+    from rightslice.core.rng import checked_seed  # noqa: PLC0415 - heavy
 
+    checked_seed(wanted.seed)
     wrong = []
     if not 0.0 < wanted.sample <= 1.0:
         wrong.append(Diagnostic("RS0501", f"--sample {wanted.sample:g} is not a share", hint="above 0, at most 1"))

@@ -24,8 +24,8 @@ from rightslice.kube.lint.rules import (
 )
 
 AREAS = (
-    objects, start, engine, granted, slices, tenants, partitions, lifetime, caches, rollout, scaling, signals, alerts, nim,
-    nodes, exposure, hygiene,
+    objects, start, engine, granted, slices, tenants, partitions, lifetime, caches, rollout, scaling, signals, alerts,
+    nim, nodes, exposure, hygiene,
 )  # fmt: skip
 """In the order of the questions: can it start, is a GPU granted, do tenants fit, does it live, can it scale, cost."""
 

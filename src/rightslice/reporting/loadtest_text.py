@@ -1,0 +1,123 @@
+"""A load test for a terminal: one row per load, the knee, what was kept, and whether the client can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from rightslice.loadtesting.results import Client, LoadTest
+from rightslice.loadtesting.search import Best
+from rightslice.loadtesting.statistics import Latency, Point
+from rightslice.reporting.canvas import Canvas, Column, Style, sparkline
+from rightslice.reporting.text import percent
+
+_NARROW: Final = 70
+
+
+def loadtest_text(report: LoadTest, style: Style) -> str:
+    """The whole answer."""
+    canvas = Canvas(style)
+    shape = f"{report.api}, {report.input_tokens:,} tokens in, {report.output_tokens:,} out"
+    canvas.line((f"{report.model} at {report.url}: {shape}", "bold"))
+    canvas.blank()
+    columns = [_kind(report.points), "req/s", "tokens/s", "TTFT p50", "p99", "TPOT p50", "p99", "e2e p50", "p99"]
+    shown = [0, 1, 2, 3, 5, 7] if style.width < _NARROW else list(range(len(columns)))
+    aligned = [Column(columns[i], "left" if i == 0 else "right") for i in shown]
+    canvas.table(aligned, [tuple(_row(point)[i] for i in shown) for point in report.points])
+    canvas.line(("TTFT, TPOT, e2e in milliseconds", "dim"), indent=2)
+    for point in report.points:
+        for line in _troubles(point):
+            canvas.line((f"{point.name}: {line}", "yellow"), indent=2)
+    canvas.blank()
+    if gaps := _gaps(report.points, style):
+        canvas.line(gaps, indent=2)
+    _findings(canvas, report)
+    canvas.line(_client(report.client))
+    if report.stopped:
+        canvas.line((f"STOPPED: {report.stopped}; what was measured until then is above", "red"))
+    for note in report.notes:
+        canvas.line((note, "dim"))
+    return canvas.render()
+
+
+def _findings(canvas: Canvas, report: LoadTest) -> None:
+    if (knee := report.knee) is not None:
+        ttft = f", TTFT p50 {knee.ttft_ms:,.0f} ms" if knee.ttft_ms is not None else ""
+        streams = f"Knee at {knee.concurrency} streams"
+        canvas.line((streams, "bold"), f": {knee.output_tokens_per_s:,.0f} tokens/s{ttft} ({knee.reason})")
+    if (best := report.largest_rate) is not None:
+        rate = f"Largest rate that keeps the objectives: {best.requests_per_s:.3g} requests/s"
+        canvas.line((rate, "bold"), _broken(best))
+    if (good := report.goodput) is not None:
+        interval = f"95 %: {percent(good.low)} to {percent(good.high)}"
+        share = f"{percent(good.share)} of requests met all objectives ({interval})"
+        canvas.line(f"Goodput at best {good.requests_per_s:.3g} requests/s; there {share}")
+
+
+def _row(point: Point) -> tuple[str, ...]:
+    latencies = (point.ttft_ms, point.tpot_ms, point.e2e_ms)
+    cells = [cell for latency in latencies for cell in (_ms(latency), _ms(latency, "p99"))]
+    load = f"{point.rate:.3g}/s" if point.rate is not None else f"{point.concurrency:,}"
+    return (load, f"{point.requests_per_s:.3g}", f"{point.output_tokens_per_s:,.0f}", *cells)
+
+
+def _kind(points: Sequence[Point]) -> str:
+    kinds = {point.rate is None for point in points}
+    return "streams or rate" if len(kinds) > 1 else "streams" if True in kinds else "rate"
+
+
+def _ms(latency: Latency | None, part: str = "p50") -> str:
+    if latency is None:
+        return "–"
+    value: float = getattr(latency, part)
+    return f"{value:,.1f}" if value < 100.0 else f"{value:,.0f}"
+
+
+def _troubles(point: Point) -> Iterator[str]:
+    if point.failed or point.unfinished:
+        kinds = ", ".join(f"{kind} {count:,}" for kind, count in point.errors.items())
+        left = [f"{point.unfinished:,} unfinished"] if point.unfinished else []
+        yield f"{point.completed:,} of {point.requests:,} answered; " + ", ".join([*([kinds] if kinds else []), *left])
+    for detail in point.error_details[:1]:
+        yield f"the server said: {detail}"
+    if point.oversaturated:
+        yield "first tokens came ever later: more was sent than can be served"
+    for reason in point.reasons:
+        yield f"NOT VALID: {reason}"
+    if point.goodput:
+        missed = [name for name, met in point.goodput.met.items() if not met]
+        if missed:
+            yield f"misses {', '.join(missed)}"
+
+
+def _gaps(points: Sequence[Point], style: Style) -> str:
+    merged: dict[float, int] = {}
+    for point in points:
+        _add(merged, point.gap_histogram)
+    if len(merged) < 3:
+        return ""
+    edges = sorted(merged)
+    line = sparkline([float(merged[edge]) for edge in edges], style)
+    return f"gaps between chunks, {edges[0]:.3g} to {edges[-1]:.3g} ms: {line}"
+
+
+def _add(merged: dict[float, int], histogram: Mapping[str, int]) -> None:
+    for edge, count in histogram.items():
+        merged[float(edge)] = merged.get(float(edge), 0) + count
+
+
+def _broken(best: Best) -> str:
+    if best.broken_at is None and not best.broken:
+        return " (none broke: it may be higher)"
+    at = f" at {best.broken_at:.3g}/s" if best.broken_at is not None else ""
+    return f"; {', '.join(best.broken) or 'an objective'} broke{at}"
+
+
+def _client(client: Client) -> str:
+    left = f"{percent(client.headroom, 0)} of its core was left"
+    check = client.self_check
+    if check is None:
+        return f"Client: {left}; not checked against a server with known times"
+    delay = f"first tokens {check.first_token_ms.p50:.1f} ms, last {check.last_token_ms.p50:.1f} ms late (p50)"
+    failed = "" if check.passed else ": THE CLIENT IS TOO SLOW HERE"
+    return f"Client: {left}; against a server with known times at {check.streams} streams: {delay}{failed}"

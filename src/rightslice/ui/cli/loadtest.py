@@ -1,0 +1,234 @@
+"""`rightslice loadtest`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
+
+from cyclopts import Parameter
+
+from rightslice.core.errors import BadInputError, Diagnostic
+from rightslice.core.options import quantity_of
+from rightslice.core.quantities import parse_rate, parse_seconds
+from rightslice.ui.cli.options import Flag
+from rightslice.ui.cli.output import Progress, terminal, write_json, write_note, write_text
+
+if TYPE_CHECKING:
+    from rightslice.app.loadtest import Asked
+    from rightslice.core.slo import Slo
+    from rightslice.loadtesting.exchange import Exchange
+    from rightslice.loadtesting.results import LoadTest
+
+MAX_TOKENS: Final = 4_000_000
+MAX_REQUESTS: Final = 2_000_000
+MAX_STREAMS: Final = 16_384
+MAX_POINTS: Final = 64
+INTERRUPTED: Final = 130
+
+
+def _text(words: str) -> Parameter:
+    return Parameter(show_default=False, help=words)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the requests look and what is wanted of their answers."""
+
+    api: Annotated[Literal["chat", "completions", "embeddings", "rerank"], Parameter(help="Interface.")] = "chat"
+    input_tokens: Annotated[int, Parameter(help="Tokens of a prompt, by the server's own count.")] = 256
+    output_tokens: Annotated[int, Parameter(help="Tokens of an answer.")] = 64
+    shared_prefix: Annotated[int, Parameter(help="Tokens at the start that all prompts share.")] = 0
+    requests: Annotated[int | None, _text("Requests of each load.")] = None
+    duration: Annotated[str, _text("Seconds of sending of each load: 60s, 5min.")] = ""
+    gap_cv: Annotated[float, Parameter(help="Burstiness of an open loop: 1 is Poisson.")] = 1.0
+    slo: Annotated[str, _text("Objectives: ttft_p95=800ms,tpot_p95=50ms,e2e_p95=12s.")] = ""
+    stream: Annotated[bool, Parameter(help="Streamed answers.")] = True
+    timeout: Annotated[str, Parameter(help="Of one whole request.")] = "10min"
+    api_key_env: Annotated[str, _text("Name of the variable that holds the key.")] = ""
+    insecure: Annotated[Flag, Parameter(help="Accept any TLS certificate.")] = False
+    self_check: Annotated[bool, Parameter(help="Check the client against a server with known times first.")] = True
+    seed: Annotated[int, Parameter(help="Of prompts and arrivals.")] = 0
+
+
+_AS_USUAL: Final = Options()
+
+
+def loadtest(  # noqa: PLR0913 - the options of the command
+    url: str,
+    /,
+    *,
+    model: str = "",
+    sweep: Annotated[str, _text("Closed loops of so many streams each: 1,2,4,8.")] = "",
+    rate: Annotated[str, _text("Open loops at these rates: 2/s,4/s.")] = "",
+    find_knee: Flag = False,
+    find_slo: Flag = False,
+    options: Options = _AS_USUAL,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"], show_default=False)] = None,
+    quiet: Flag = False,
+    json: Flag = False,
+) -> int:
+    """Drive a real OpenAI-compatible server, and say whether the client could be trusted.
+
+    Exit code 1 when an objective is missed at every load, or nothing was answered.
+
+    Parameters
+    ----------
+    url
+        The server's root, http://localhost:8000; a trailing /v1 is accepted.
+    model
+        The model's name there; by default the first that the server names.
+    find_knee
+        Double the streams until throughput stops growing, then look closer.
+    find_slo
+        Find the largest rate that keeps the objectives of --slo.
+    output
+        Folder for loadtest.json and requests.csv.
+    quiet
+        No progress.
+    json
+        Print one JSON document.
+    """
+    asked = _asked(url, model, sweep, rate, options, find_knee=find_knee, find_slo=find_slo)
+    from rightslice.app.loadtest import run_loadtest  # noqa: PLC0415 - heavy
+
+    with Progress(quiet=quiet or json) as progress:
+        report, exchanges = run_loadtest(asked, progress)
+    if output is not None:
+        _write(output, report, exchanges)
+    if json:
+        write_json(report)
+    else:
+        _show(report, output)
+    if report.stopped.startswith("interrupted"):
+        return INTERRUPTED
+    kept = [all(p.goodput.met.values()) if p.goodput else p.completed > 0 for p in report.points]
+    return 0 if any(kept) else 1
+
+
+def _asked(url: str, model: str, sweep: str, rate: str, options: Options, *, find_knee: bool, find_slo: bool) -> Asked:
+    wrong = []
+    chosen = [
+        name
+        for name, on in (("--sweep", sweep), ("--rate", rate), ("--find-knee", find_knee), ("--find-slo", find_slo))
+        if on
+    ]
+    if len(chosen) > 1:
+        wrong.append(Diagnostic("RS0502", f"{' and '.join(chosen)} exclude each other", hint="run one after the other"))
+    streams = _streams(sweep or "1", wrong) if not (rate or find_knee or find_slo) else ()
+    rates = _rates(rate, wrong) if rate else ()
+    slos = _slos(options.slo, wrong)
+    if find_slo and not options.slo:
+        wrong.append(Diagnostic("RS0502", "--find-slo needs objectives", hint="--slo ttft_p95=800ms,tpot_p95=50ms"))
+    for name, value, low, high in (
+        ("input-tokens", options.input_tokens, 1, MAX_TOKENS),
+        ("output-tokens", options.output_tokens, 1, MAX_TOKENS),
+        ("shared-prefix", options.shared_prefix, 0, options.input_tokens),
+        ("requests", options.requests if options.requests is not None else 1, 1, MAX_REQUESTS),
+    ):
+        if not low <= value <= high:
+            wrong.append(Diagnostic("RS0501", f"--{name} {str(value)[:24]} is out of range", hint=f"{low} to {high:,}"))
+    if not 0.05 <= options.gap_cv <= 20.0:
+        wrong.append(Diagnostic("RS0501", f"--gap-cv {options.gap_cv:g} is out of range", hint="0.05 to 20"))
+    duration_s = _seconds("duration", options.duration, wrong) if options.duration else None
+    timeout_s = _seconds("timeout", options.timeout, wrong)
+    if wrong:
+        raise BadInputError(wrong)
+    from rightslice.app.loadtest import Asked  # noqa: PLC0415 - heavy
+    from rightslice.core.rng import checked_seed  # noqa: PLC0415 - heavy
+
+    return Asked(
+        url=url,
+        model=model,
+        api=options.api,
+        concurrency=streams,
+        rates=rates,
+        find_knee=find_knee,
+        find_slo=find_slo,
+        requests=options.requests,
+        duration_s=duration_s,
+        input_tokens=options.input_tokens,
+        output_tokens=options.output_tokens,
+        shared_prefix_tokens=options.shared_prefix,
+        gap_cv=options.gap_cv,
+        slos=slos,
+        stream=options.stream,
+        timeout_s=timeout_s or 600.0,
+        token_env=options.api_key_env,
+        verify_tls=not options.insecure,
+        check_client=options.self_check,
+        seed=checked_seed(options.seed),
+    )
+
+
+def _streams(text: str, wrong: list[Diagnostic]) -> tuple[int, ...]:
+    found = []
+    for word in text.split(",")[: MAX_POINTS + 1]:
+        if not word.strip().isascii() or not word.strip().isdigit() or not 1 <= int(word[:9]) <= MAX_STREAMS:
+            message = f'--sweep: "{word[:24]}" is not a number of streams'
+            wrong.append(Diagnostic("RS0501", message, hint=f"1 to {MAX_STREAMS:,}, for example 1,2,4,8"))
+            return ()
+        found.append(int(word))
+    return _few("sweep", tuple(found), wrong)
+
+
+def _rates(text: str, wrong: list[Diagnostic]) -> tuple[float, ...]:
+    found = []
+    for word in text.split(",")[: MAX_POINTS + 1]:
+        rate = quantity_of("--rate", parse_rate, word.strip())
+        if not 0.0 < rate <= 1e5:
+            wrong.append(Diagnostic("RS0501", f"--rate {word[:24]} is out of range", hint="for example 2/s,4/s"))
+            return ()
+        found.append(rate)
+    return _few("rate", tuple(found), wrong)
+
+
+T = TypeVar("T")
+
+
+def _few(name: str, found: tuple[T, ...], wrong: list[Diagnostic]) -> tuple[T, ...]:
+    if len(found) > MAX_POINTS:
+        wrong.append(Diagnostic("RS0501", f"--{name} names too many loads", hint=f"at most {MAX_POINTS}"))
+        return ()
+    return found
+
+
+def _seconds(name: str, text: str, wrong: list[Diagnostic]) -> float | None:
+    found = quantity_of(f"--{name}", parse_seconds, text)
+    if not 0.0 < found <= 86_400.0 or not math.isfinite(found):
+        wrong.append(
+            Diagnostic("RS0501", f"--{name} {text[:24]} is out of range", hint="for example 60s, at most a day")
+        )
+        return None
+    return found
+
+
+def _slos(text: str, wrong: list[Diagnostic]) -> tuple[Slo, ...]:
+    if not text:
+        return ()
+    from rightslice.app.loadtest import objectives  # noqa: PLC0415 - heavy
+
+    try:
+        return objectives(text)
+    except BadInputError as error:
+        wrong += error.diagnostics
+        return ()
+
+
+def _write(folder: Path, report: LoadTest, exchanges: tuple[tuple[Exchange, ...], ...]) -> None:
+    from rightslice.app.loadtest import result_files  # noqa: PLC0415 - heavy
+    from rightslice.core.files import write_together  # noqa: PLC0415
+
+    write_together(folder, result_files(report, exchanges))
+
+
+def _show(report: LoadTest, output: Path | None) -> None:
+    from rightslice.reporting.canvas import Style  # noqa: PLC0415 - rich
+    from rightslice.reporting.loadtest_text import loadtest_text  # noqa: PLC0415 - rich
+
+    seen = terminal()
+    write_text(loadtest_text(report, Style(seen.width, seen.color, seen.ascii_only)))
+    if output is not None:
+        write_note(f"Wrote loadtest.json and requests.csv in {output}")
