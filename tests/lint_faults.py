@@ -208,6 +208,12 @@ def _nim_slice(version: str) -> Object:
     return made
 
 
+def _of_memory() -> Object:
+    """Memory use."""
+    goal = {"type": "Utilization", "averageUtilization": 80}
+    return {"type": "Resource", "resource": {"name": "memory", "target": goal}}
+
+
 def _short(made: Object) -> Object:
     """With a startup probe of a minute and a half."""
     container = made["spec"]["template"]["spec"]["containers"][0]
@@ -470,6 +476,7 @@ FAULTS: dict[str, Twins] = {
         [server(), keda("sum(rate(vllm:request_success_total[2m]))")],
     ),
     "RS6520": ([server(), hpa(of_cpu(), target="proxy")], [server(), hpa(of_cpu())]),
+    "RS6521": ([server(), hpa(_of_memory())], [server(), hpa(of_cpu())]),
     "RS6601": ([alert("DCGM_FI_DEV_FB_FREE < 1e9")], [alert("DCGM_FI_DEV_FB_FREE < 1000")]),
     "RS6602": (
         [alert("DCGM_FI_DEV_THERMAL_VIOLATION > 0")],

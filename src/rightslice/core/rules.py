@@ -198,6 +198,7 @@ RULES: Final[dict[str, str]] = {
     "RS6518": "scale.min-over-max",
     "RS6519": "scale.counter",
     "RS6520": "scale.proxy-only",
+    "RS6521": "scale.memory-metric",
     # alerts and monitoring
     "RS6601": "alert.unit",
     "RS6602": "alert.counter-without-rate",

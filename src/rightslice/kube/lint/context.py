@@ -12,7 +12,7 @@ from rightslice.kube.lint.models import Model, model_of
 from rightslice.kube.lint.schema import Problem, problems
 from rightslice.kube.lint.servers import Server, server_of
 from rightslice.kube.lint.sharing import MigEntry, SharedResource, Sharing, mig_entries, sharing_of, strategies
-from rightslice.kube.lint.values import dig, entries, fields, quantity, shown, text, whole
+from rightslice.kube.lint.values import dig, entries, fields, quantity, shown, text, walk, whole
 from rightslice.kube.lint.workloads import GPU, MIG, Container, Pod, pods_of
 
 
@@ -146,18 +146,15 @@ class Context:
         scaler = self.scaler(pod)
         return max(pod.replicas, pod.most or 0, (scaler.most or 0) if scaler else 0)
 
-    @property
-    def platforms(self) -> frozenset[str]:
-        """`gke`, `eks` or `aks` where something in the manifests is theirs alone."""
-        found = set()
-        for document in self.objects:
-            if document.kind == "ComputeClass" or "cloud.google.com" in document.api_version:
-                found.add("gke")
-            if "karpenter.k8s.aws" in document.api_version or "eks.amazonaws.com" in document.api_version:
-                found.add("eks")
-        for pod in self.pods:
-            found |= platforms_of(pod)
-        return frozenset(found)
+    @cached_property
+    def made_metrics(self) -> frozenset[str]:
+        """Names that recording rules and adapter rules in the set give."""
+        found: set[str] = set()
+        for document in self.documents:
+            for _, value in walk(document.value):
+                if isinstance(value, dict) and ("record" in value or "as" in value):
+                    found |= {text(value.get("record")), text(value.get("as"))}
+        return frozenset(found - {""})
 
 
 def platforms_of(pod: Pod) -> frozenset[str]:

@@ -111,7 +111,8 @@ def parse(text_: str, file: str) -> Read:
     try:
         for tree in compose_all(text_, file, max_values=MAX_VALUES):
             if isinstance(tree.root.plain, dict | list):
-                opened = list(_opened(Document(file, tree.root.plain, tree.root, tree.lines)))
+                every = _opened(Document(file, tree.root.plain, tree.root, tree.lines))
+                opened = [document for document in every if document.kind != "CustomResourceDefinition"]
                 documents += opened
                 if any(document.is_object for document in opened):
                     problems += [tree.diagnostic(found) for found in tree.findings]

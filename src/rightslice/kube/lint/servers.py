@@ -11,6 +11,7 @@ from typing import Final
 
 from rightslice.catalogue.engine_arguments import engine_arguments
 from rightslice.catalogue.engines import engines
+from rightslice.kube.lint.values import dig, text
 from rightslice.kube.lint.workloads import Container, Pod
 
 _IMAGES: Final = (
@@ -36,6 +37,9 @@ _PROGRAMS: Final = {
     "vllm": "vllm", "vllm-omni": "vllm", "sglang": "sglang", "trtllm-serve": "tensorrt-llm", "tritonserver": "triton",
     "text-embeddings-router": "tei", "text-generation-launcher": "tgi", "llama-server": "llamacpp", "ollama": "ollama",
 }  # fmt: skip
+_VLLM_FORMATS: Final = frozenset({"huggingface", "vllm"})
+_PUBLISHED: Final = frozenset({"tritonserver", "release", "text-embeddings-inference", "text-generation-inference"})
+_NUMBERED_APART: Final = frozenset({"vllm-omni"})
 _SHELLS: Final = frozenset({"sh", "bash", "ash", "dash"})
 _BREAKS: Final = frozenset({";", "&&", "||", "|", "&", "(", ")", "\n", "{", "}", "then", "do", "else", "if", "while"})
 _ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -102,14 +106,24 @@ class Server:
     @cached_property
     def model(self) -> str:
         """What it serves, as written; empty where that is not said."""
-        for flag in ("--model", "--model-path", "--model-id", "-m"):
+        for flag in ("--model", "--model-path", "--model-id", "--model_id", "-m"):
             if self.flags.get(flag):
                 return self.flags[flag]
         if self.engine in ("vllm", "tensorrt-llm", "sglang") and self.words and not self.words[0].startswith("-"):
             return self.words[0]
         environment = self.container.environment
         names = ("MODEL_ID", "MODEL_NAME", "VLLM_MODEL", "HF_MODEL_ID", "MODEL", "NIM_MODEL_NAME", "MODEL_PATH")
-        return next((environment[name] for name in names if environment.get(name)), "")
+        named = next((environment[name] for name in names if environment.get(name)), "")
+        return named or self._kserve_model
+
+    @property
+    def _kserve_model(self) -> str:
+        """What KServe fetches for it: `storageUri` of a predictor, `spec.model.uri` of an LLMInferenceService."""
+        document = self.container.document
+        if document.kind not in ("InferenceService", "LLMInferenceService"):
+            return ""
+        uri = text(self.container.value.get("storageUri")) or text(document.get("spec", "model", "uri"))
+        return uri.removeprefix("hf://") if uri.startswith("hf://") else ""
 
     @property
     def port(self) -> int:
@@ -123,7 +137,7 @@ class Server:
 
 def server_of(pod: Pod, container: Container) -> Server | None:
     """The engine that a container starts; None where it starts none that is known."""
-    by_image = "" if pod.document.kind.startswith("Ray") else image_engine(container.image)
+    by_image = "" if pod.document.kind.startswith("Ray") else image_engine(container.image) or _by_format(container)
     words = [substituted(word, container.environment) for word in container.command_words]
     started, opaque, assigned = _started(words, by_image)
     if started is None and not (by_image and (not container.value.get("command") or opaque)):
@@ -131,6 +145,12 @@ def server_of(pod: Pod, container: Container) -> Server | None:
     engine, arguments = started or (by_image, [] if opaque else words)
     script = next((word for word in words if " " in word and len(word) < _LONGEST), "")
     return Server(pod, container, engine, image_version(container.image), tuple(arguments), opaque, assigned, script)
+
+
+def _by_format(container: Container) -> str:
+    """The engine behind KServe's runtime for a format of models."""
+    name = text(dig(container.value, "modelFormat", "name")).casefold()
+    return "vllm" if name in _VLLM_FORMATS and container.nvidia else ""
 
 
 def image_engine(image: str) -> str:
@@ -144,10 +164,12 @@ def image_engine(image: str) -> str:
 
 
 def image_version(image: str) -> str:
-    """`0.33.0` of `…:v0.33.0-cu129`; empty for `latest`, digests and tags without a version."""
-    tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
+    """`0.33.0` of `…:v0.33.0-cu129`; empty for `latest`, digests, tags without a version, and images of somebody's own,
+    whose tags count something else."""
+    last, _, tag = image.partition("@")[0].rpartition("/")[2].partition(":")
     match = _VERSION.match(tag)
-    return match[1] if match else ""
+    known = last in _PUBLISHED or "nvcr.io/nim/" in image or (match is not None and match[1].startswith("0."))
+    return match[1] if match and known and last not in _NUMBERED_APART else ""
 
 
 def substituted(word: str, environment: Mapping[str, str]) -> str:

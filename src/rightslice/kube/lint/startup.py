@@ -56,7 +56,14 @@ def arguments_of(server: Server, *, converted: bool = False) -> str:
             kept.append(word)
         elif not word.startswith("-") and kept and kept[-1].startswith("-") and "=" not in kept[-1]:
             kept.pop()  # the flag whose value it is
-    dropped = {"--model", "--model-path", *(("--quantization", "-q") if converted else ())}
+    dropped = {
+        "--model",
+        "--model-path",
+        "--model_id",
+        "--model_name",
+        "--model-id",
+        *(("--quantization", "-q") if converted else ()),
+    }
     return shlex.join(_without(kept, dropped))
 
 

@@ -105,10 +105,11 @@ def seconds(value: Value) -> float | None:
 
 def walk(value: Value, path: Path = ()) -> Iterator[tuple[Path, Value]]:
     """Every value with its path, outer ones first."""
-    yield path, value
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from walk(inner, (*path, key))
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from walk(inner, (*path, index))
+    waiting: list[tuple[Path, Value]] = [(path, value)]
+    while waiting:
+        at, found = waiting.pop()
+        yield at, found
+        if isinstance(found, Mapping):
+            waiting += [((*at, key), inner) for key, inner in reversed(list(found.items()))]
+        elif isinstance(found, list):
+            waiting += [((*at, index), found[index]) for index in reversed(range(len(found)))]

@@ -205,12 +205,17 @@ def coverage(context: Context) -> Iterator[Hit]:
 def metric_unknown(context: Context) -> Iterator[Hit]:
     """Names with the prefix of an exporter that has no such metric."""
     recorded = {name for _, _, name, _ in _queries(context)}
+    running = {server.version for server in context.servers if server.engine == "vllm" and server.version}
     for alert in alerts(context):
         for use in uses(alert.expr):
-            instead = unknown(use.name)
+            instead, known = unknown(use.name), metric(use.name)
             if instead is not None and use.name not in recorded:
                 fix = f"use {instead}" if instead else ""
                 yield Hit(alert.document, alert.path, f"{alert.name}: {use.name} is exported by no version", fix)
+            elif known is not None and known.until and not any(known.exists(version) for version in running or ("",)):
+                fix = f"use {known.instead}" if known.instead else ""
+                message = f"{alert.name}: {use.name} is gone since {known.exporter} {known.until}"
+                yield Hit(alert.document, alert.path, message, fix, "warn")
 
 
 @rule(

@@ -36,7 +36,8 @@ def no_cache(context: Context) -> Iterator[Hit]:
         ):
             continue
         mounts = set(server.container.mounts) - {"/dev/shm", "/tmp"}  # noqa: S108 - mount points
-        if not mounts and (server.container.accelerators or model is not None):
+        fetched = server.pod.document.kind in ("InferenceService", "LLMInferenceService")  # by KServe, into its volume
+        if not mounts and not fetched and (server.container.accelerators or model is not None):
             amount = f" {(model.weights_bytes or 0) / 1e9:.1f} GB" if model and model.weights_bytes else ""
             message = f"no volume for the weights of {server.model}:{amount} fetched at every restart"
             yield Hit(server.container.document, (*server.container.path, "volumeMounts"), message)

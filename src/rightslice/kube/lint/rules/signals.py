@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rightslice.core.errors import Severity
 from rightslice.kube.lint.context import Context, Scaler
 from rightslice.kube.lint.finding import Hit, rule
 from rightslice.kube.lint.metrics import Metric, metric, plain_name, unknown
@@ -162,7 +163,7 @@ def _defaulted(context: Context, pod: Pod, resource: str) -> bool:
 )  # fmt: skip
 def metric_unknown(context: Context) -> Iterator[Hit]:
     """Names in HPAs and queries, unless a rule of the set makes them."""
-    made = _made(context)
+    made = context.made_metrics
     for signal in signals(context):
         names = [signal.name] if signal.name else [use.name for use in uses(signal.query)]
         pod = context.target(signal.scaler)
@@ -181,19 +182,12 @@ def _missing(signal: Signal, name: str, server: Server | None) -> Iterator[Hit]:
     elif known and server and known.exporter in _ENGINES and server.engine in _ENGINES - {known.exporter}:
         message = f"{name} is a metric of {known.exporter}; {signal.scaler.target[1]} runs {server.engine}"
         yield Hit(signal.scaler.document, signal.path, message)
-    elif known and server and known.exporter == server.engine and server.version and not known.exists(server.version):
-        message = f"{name} is not exported by {server.engine} {server.version}"
-        yield Hit(signal.scaler.document, signal.path, message, f"use {known.instead}" if known.instead else "")
-
-
-def _made(context: Context) -> frozenset[str]:
-    """Names that recording rules and adapter rules in the set give."""
-    found: set[str] = set()
-    for document in context.documents:
-        for _, value in walk(document.value):
-            if isinstance(value, dict):
-                found |= {text(value.get("record")), text(dig(value, "name", "as"))}
-    return frozenset(found - {""})
+    elif known and known.exporter in _ENGINES and not known.exists(server.version if server else ""):
+        stated = server is not None and bool(server.version)
+        which = f"{server.engine} {server.version}" if server and stated else "current versions"
+        fix = f"use {known.instead}" if known.instead else ""
+        severity: Severity = "error" if stated else "warn"
+        yield Hit(signal.scaler.document, signal.path, f"{name} is not exported by {which}", fix, severity)
 
 
 @rule(
@@ -205,7 +199,7 @@ def _made(context: Context) -> frozenset[str]:
 )  # fmt: skip
 def metric_unit(context: Context) -> Iterator[Hit]:
     """Bytes against MiB, fractions against percent."""
-    made = _made(context)
+    made = context.made_metrics
     for signal in signals(context):
         names = (
             [signal.name] if signal.name else [use.name for use in uses(signal.query) if not signal.query.count("*")]
@@ -313,10 +307,24 @@ def target_unreachable(context: Context) -> Iterator[Hit]:
 )  # fmt: skip
 def counter(context: Context) -> Iterator[Hit]:
     """Counters in queries without rate, and by name in HPAs."""
-    made = _made(context)
+    made = context.made_metrics
     for signal in signals(context):
         bare = [use.name for use in uses(signal.query) if not RATES & set(use.functions)]
         for name in bare:
             known = metric(name)
             if known is not None and known.type == "counter" and plain_name(name) not in made:
                 yield Hit(signal.scaler.document, signal.path, f"{name} is a counter and is read without rate()")
+
+
+@rule(
+    "RS6521", "info",
+    title="Memory as a signal",
+    why="Processes rarely give memory back: what has scaled up by it does not scale down.",
+    fix="requests or queue length",
+    evidence=("public manifest: notandruu/gpu-inference-platform",),
+)  # fmt: skip
+def memory_metric(context: Context) -> Iterator[Hit]:
+    """HPAs on memory in a set that serves models."""
+    for signal in signals(context):
+        if signal.resource == "memory" and context.servers:
+            yield Hit(signal.scaler.document, signal.path, "memory rarely falls: this scales up and not down")
