@@ -81,17 +81,9 @@ def _read(paths: Sequence[Path]) -> tuple[list[Document], list[Diagnostic], int]
     total, files = 0, 0
     for name, named in _files(paths, problems):
         try:
-            text = (
-                sys.stdin.read(MAX_FILE_BYTES + 1)
-                if name == STANDARD_INPUT
-                else read_text(name, max_bytes=MAX_FILE_BYTES)
-            )
-        except (BadInputError, UnicodeDecodeError) as error:
-            problems += (
-                error.diagnostics
-                if isinstance(error, BadInputError)
-                else [Diagnostic("RS0403", "not UTF-8 text", Location(name))]
-            )
+            text = _standard_input() if name == STANDARD_INPUT else read_text(name, max_bytes=MAX_FILE_BYTES)
+        except BadInputError as error:
+            problems += error.diagnostics
             continue
         if not named and not may_hold_objects(text):
             continue
@@ -114,6 +106,18 @@ def _read(paths: Sequence[Path]) -> tuple[list[Document], list[Diagnostic], int]
     return [document for document in documents if os.path.normpath(document.file) not in patches], problems, files
 
 
+def _standard_input() -> str:
+    """Raises BadInputError RS0403 or RS0404."""
+    place = Location(STANDARD_INPUT)
+    try:
+        text = sys.stdin.read(MAX_FILE_BYTES + 1)
+    except UnicodeDecodeError:
+        raise BadInputError(Diagnostic("RS0403", "not UTF-8 text", place, "save it as UTF-8")) from None
+    if len(text) > MAX_FILE_BYTES:
+        raise BadInputError(Diagnostic("RS0404", f"larger than {MAX_FILE_BYTES / 1e6:g} MB", place))
+    return text
+
+
 def _files(paths: Sequence[Path], problems: list[Diagnostic]) -> Iterator[tuple[str, bool]]:
     """Files, and whether they are named: YAML and JSON below named folders, by name; folders behind links are not."""
     count = 0
@@ -122,7 +126,7 @@ def _files(paths: Sequence[Path], problems: list[Diagnostic]) -> Iterator[tuple[
             yield STANDARD_INPUT, True
             continue
         folder = _is_folder(path)
-        for name in _below(path) if folder else [str(path)]:
+        for name in _below(path, problems) if folder else [str(path)]:
             count += 1
             if count > MAX_FILES:
                 problems.append(
@@ -141,8 +145,12 @@ def _is_folder(path: Path) -> bool:
     return path.is_dir()
 
 
-def _below(folder: Path) -> Iterator[str]:
-    for place, folders, names in os.walk(folder):
+def _below(folder: Path, problems: list[Diagnostic]) -> Iterator[str]:
+    def unreadable(error: OSError) -> None:
+        place = Location(str(error.filename))
+        problems.append(Diagnostic("RS0406", f"cannot be read: {error.strerror or error}", place))
+
+    for place, folders, names in os.walk(folder, onerror=unreadable):
         folders[:] = sorted(name for name in folders if name not in _SKIPPED)
         for name in sorted(names):
             if Path(name).suffix.lower() in _SUFFIXES and name not in _NOT_KUBERNETES:

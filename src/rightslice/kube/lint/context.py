@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from rightslice.kube.lint.documents import Document, of_kind
+from rightslice.kube.lint.documents import Document
 from rightslice.kube.lint.hardware import Hardware, hardware_of
 from rightslice.kube.lint.models import Model, model_of
 from rightslice.kube.lint.schema import Problem, problems
 from rightslice.kube.lint.servers import Server, server_of
 from rightslice.kube.lint.sharing import MigEntry, SharedResource, Sharing, mig_entries, sharing_of, strategies
+from rightslice.kube.lint.startup import Verdict, verdicts
 from rightslice.kube.lint.values import dig, entries, fields, quantity, shown, text, walk, whole
 from rightslice.kube.lint.workloads import GPU, MIG, Container, Pod, pods_of
 
@@ -25,6 +26,7 @@ class Context:
     _hardware: dict[int, Hardware] = field(default_factory=dict, repr=False)
     _models: dict[int, Model | None] = field(default_factory=dict, repr=False)
     _schemas: dict[int, list[Problem]] = field(default_factory=dict, repr=False)
+    _verdicts: dict[int, tuple[Verdict, ...]] = field(default_factory=dict, repr=False)
 
     def schema_problems(self, document: Document) -> list[Problem]:
         """What the API server would refuse about it."""
@@ -34,7 +36,14 @@ class Context:
 
     def of(self, *kinds: str) -> Iterator[Document]:
         """The objects of some kinds."""
-        return of_kind(self.objects, *kinds)
+        return (document for kind in kinds for document in self._by_kind.get(kind, ()))
+
+    @cached_property
+    def _by_kind(self) -> Mapping[str, list[Document]]:
+        found: dict[str, list[Document]] = {}
+        for document in self.objects:
+            found.setdefault(document.kind, []).append(document)
+        return found
 
     @cached_property
     def objects(self) -> tuple[Document, ...]:
@@ -54,13 +63,33 @@ class Context:
 
     def server(self, pod: Pod) -> Server | None:
         """The first engine of a pod."""
-        return next((server for server in self.servers if server.pod is pod), None)
+        return self._first_servers.get(id(pod))
+
+    @cached_property
+    def _first_servers(self) -> Mapping[int, Server]:
+        return {id(server.pod): server for server in reversed(self.servers)}
+
+    def server_in(self, container: Container) -> Server | None:
+        """The engine of a container."""
+        return self._by_container.get(id(container))
+
+    @cached_property
+    def _by_container(self) -> Mapping[int, Server]:
+        return {id(server.container): server for server in self.servers}
 
     def model(self, server: Server) -> Model | None:
         """What it loads."""
         if id(server) not in self._models:
             self._models[id(server)] = model_of(server)
         return self._models[id(server)]
+
+    def verdicts(self, server: Server) -> tuple[Verdict, ...]:
+        """Whether it starts, on each device where it may land; none where its memory is not known."""
+        model = self.model(server)
+        if id(server) not in self._verdicts:
+            devices = self.hardware(server.pod).devices
+            self._verdicts[id(server)] = verdicts(server, model, devices) if model else ()
+        return self._verdicts[id(server)]
 
     def hardware(self, pod: Pod) -> Hardware:
         """Where it may land."""
@@ -131,15 +160,27 @@ class Context:
     def target(self, scaler: Scaler) -> Pod | None:
         """The pod template that it multiplies."""
         kind, name, namespace = scaler.target
-        named = [pod for pod in self.pods if (pod.document.kind, pod.document.name) == (kind, name)]
+        named = self._named_pods.get((kind, name), [])
         here = [pod for pod in named if pod.namespace == namespace]
         if not here and len(named) == 1 and "" in (namespace, named[0].namespace):
             return named[0]
         return here[0] if here else None
 
+    @cached_property
+    def _named_pods(self) -> Mapping[tuple[str, str], list[Pod]]:
+        found: dict[tuple[str, str], list[Pod]] = {}
+        for pod in self.pods:
+            found.setdefault((pod.document.kind, pod.document.name), []).append(pod)
+        return found
+
     def scaler(self, pod: Pod) -> Scaler | None:
         """What scales it."""
-        return next((scaler for scaler in self.scalers if self.target(scaler) is pod), None)
+        return self._scaler_of.get(id(pod))
+
+    @cached_property
+    def _scaler_of(self) -> Mapping[int, Scaler]:
+        targets = ((self.target(scaler), scaler) for scaler in reversed(self.scalers))
+        return {id(pod): scaler for pod, scaler in targets if pod is not None}
 
     def most_replicas(self, pod: Pod) -> int:
         """As many as its autoscaler or itself may have."""

@@ -20,6 +20,8 @@ _EMBEDDED: Final = re.compile(r"(?m)^[\s-]*(?:sharing|mig-configs|groups|rules|a
 _WORTH_READING: Final = re.compile(r"apiVersion|(?m:^[\s-]*(?:sharing|mig-configs|groups)\s*:)")
 _CONFIGURATION: Final = re.compile(r"(?m)^(?:sharing|mig-configs)\s*:|^version:\s*v1\s*$")
 _BLOCK: Final = re.compile(r"[|>][-+0-9]*\s*(?:#.*)?$")
+MAX_FILE_VALUES: Final = 1_000_000
+"""Of all documents of a file, aliases expanded."""
 RENDER_FIRST: Final = "render it first: helm template CHART | rightslice lint -"
 
 
@@ -108,8 +110,16 @@ def parse(text_: str, file: str) -> Read:
         return Read(problems=(_template(file, text_),))
     documents: list[Document] = []
     problems: list[Diagnostic] = []
+    values = 0
     try:
         for tree in compose_all(text_, file, max_values=MAX_VALUES):
+            values += tree.root.size
+            if values > MAX_FILE_VALUES:
+                where = Location(file, tree.root.line)
+                problems.append(
+                    Diagnostic("RS0404", f"more than {MAX_FILE_VALUES:,} values: the rest is not read", where)
+                )
+                break
             if isinstance(tree.root.plain, dict | list):
                 every = _opened(Document(file, tree.root.plain, tree.root, tree.lines))
                 opened = [document for document in every if document.kind != "CustomResourceDefinition"]
@@ -153,16 +163,18 @@ def _embedded(document: Document) -> Read:
     """YAML inside of strings: configuration of device plugins, MIG layouts, alert rules, objects."""
     documents: list[Document] = []
     problems: list[Diagnostic] = []
+    values = 0
     if document.kind in ("Kustomization", "Component"):
         return Read()  # its strings are patches
     for path, value in walk(document.value):
-        if not (isinstance(value, str) and "\n" in value and _EMBEDDED.search(value)):
+        if not (isinstance(value, str) and "\n" in value and _EMBEDDED.search(value)) or values > MAX_FILE_VALUES:
             continue
         node = document.node(path)
         block = _BLOCK.search(document.source[node.line - 1]) is not None
         first = document.first_line - 1 + node.line + (1 if block else 0)
         try:
-            trees = compose_all(value, document.file, max_values=MAX_VALUES)
+            trees = list(compose_all(value, document.file, max_values=MAX_VALUES))
+            values += sum(tree.root.size for tree in trees)
             documents += [
                 Document(document.file, tree.root.plain, tree.root, tree.lines, first, not block, document, path)
                 for tree in trees

@@ -15,6 +15,7 @@ from rightslice.catalogue.versions import version_key
 
 _PARTS: Final = re.compile(r"_(?:bucket|sum|count)$")
 _ALIKE: Final = 0.9
+_LONGEST: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def unknown(name: str) -> str | None:
     Empty: it does not exist, and nothing like it does.
     """
     plain = plain_name(name)
-    if metric(plain) is not None:
+    if len(plain) > _LONGEST or metric(plain) is not None:
         return None
     for exporter, table in _exporters().items():
         prefix = str(table["prefix"])

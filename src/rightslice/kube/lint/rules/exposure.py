@@ -92,7 +92,7 @@ def public_no_auth(context: Context) -> Iterator[Hit]:
 def _served(context: Context, container: Container) -> bool:
     """Whether it starts an engine on something else than a TPU, whose older nodes need privileges."""
     tpu = any("tpu" in name for name in container.accelerators)
-    return not tpu and any(server.container is container for server in context.servers)
+    return not tpu and context.server_in(container) is not None
 
 
 def _private(service: Document) -> bool:
@@ -126,7 +126,8 @@ def _fronted(service: Document, container: Container, pod: Pod) -> bool:
 )  # fmt: skip
 def service_variables(context: Context) -> Iterator[Hit]:
     """Services and engines of one namespace."""
-    for service in context.services:
+    read = {name for names in _INJECTED.values() for name in names}
+    for service in (service for service in context.services if service.name in read):
         for server in context.servers:
             same = service.namespace == server.pod.namespace and service.name in _INJECTED.get(server.engine, ())
             variable = f"{service.name.upper().replace('-', '_')}_PORT"

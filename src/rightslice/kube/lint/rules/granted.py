@@ -54,7 +54,7 @@ def needs_cuda(container: Container) -> str:
 
 def _serves(container: Container, context: Context) -> bool:
     """A container that runs for good and is no agent of the GPU itself."""
-    known = any(server.container is container for server in context.servers)
+    known = context.server_in(container) is not None
     command = bool(container.value.get("command"))
     starts = known or not command or "DEVICE" in "".join(container.environment)
     return starts and not _AGENTS.search(container.image + container.name) and not container.init

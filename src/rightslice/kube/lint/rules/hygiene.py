@@ -37,7 +37,7 @@ def floating_tag(context: Context) -> Iterator[Hit]:
     for pod in context.pods:
         for container in pod.containers:
             image = container.image
-            known = any(server.container is container for server in context.servers)
+            known = context.server_in(container) is not None
             placeholder = not image or re.fullmatch(r"[A-Z_]+", image) or re.search(r"[@$<{]", image)
             if placeholder or not (container.nvidia or known):
                 continue
@@ -64,7 +64,7 @@ def whole_gpu(context: Context) -> Iterator[Hit]:
         for container in pod.containers:
             if container.nvidia != {GPU: 1} or context.shared(container) or context.most_replicas(pod) > 1:
                 continue
-            server = next((s for s in context.servers if s.container is container), None)
+            server = context.server_in(container)
             model = _model(context, server, container)
             if model is None or not model.weights_bytes or _modest(server):
                 continue

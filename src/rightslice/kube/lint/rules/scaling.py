@@ -326,14 +326,15 @@ def min_over_max(context: Context) -> Iterator[Hit]:
     ),
 )  # fmt: skip
 def proxy_only(context: Context) -> Iterator[Hit]:
-    """Scalers in the namespace of an engine, none for it."""
+    """Scalers in the namespace of an engine, none for it and none for another engine."""
+    scalers: dict[str, list[tuple[Scaler, bool]]] = {}
+    for scaler in context.scalers:
+        scalers.setdefault(scaler.document.namespace, []).append((scaler, on_gpus(context, scaler) is not None))
     for server in context.servers:
-        pod = server.pod
-        mine = [scaler for scaler in context.scalers if scaler.document.namespace == pod.namespace]
-        foreign = [scaler for scaler in mine if context.target(scaler) is not pod and not on_gpus(context, scaler)]
-        if mine and len(foreign) == len(mine) and pod.gpus and pod.document.kind == "Deployment":
-            names = ", ".join(shown(scaler.target[1]) for scaler in foreign[:2])
+        pod, here = server.pod, scalers.get(server.pod.namespace, [])
+        if here and not any(engine for _, engine in here) and pod.gpus and pod.document.kind == "Deployment":
+            names = ", ".join(shown(scaler.target[1]) for scaler, _ in here[:2])
             message = (
-                f"{foreign[0].document.kind} scales {names}, nothing scales this GPU server: it stays at {pod.replicas}"
+                f"{here[0][0].document.kind} scales {names}, nothing scales this GPU server: it stays at {pod.replicas}"
             )
             yield Hit(pod.document, ("spec", "replicas"), message)

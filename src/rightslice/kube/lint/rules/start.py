@@ -33,7 +33,7 @@ def judged(context: Context) -> Iterator[tuple[Server, Model, tuple[Verdict, ...
     for server in context.servers:
         model = context.model(server)
         if model is not None:
-            yield server, model, verdicts(server, model, context.hardware(server.pod).devices)
+            yield server, model, context.verdicts(server)
 
 
 def hit(server: Server, message: str, fix: str = "") -> Hit:

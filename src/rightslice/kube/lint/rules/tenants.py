@@ -17,6 +17,7 @@ from rightslice.kube.lint.workloads import MIG, Container, Pod
 _LEAST_LLM = 5 * GIB
 """A 7B model in 4 bits with some cache."""
 _DROPPED_BY_CUDA_13 = 7.5
+_MOST_TENANTS = 48
 
 
 def _tenants(context: Context, shared: SharedResource, sharing: Sharing) -> list[Pod]:
@@ -50,7 +51,7 @@ def vram_oversubscribed(context: Context) -> Iterator[Hit]:
     """Shares of those that may be scheduled together, largest first, as many as there are slots."""
     for sharing in context.sharing:
         for shared in sharing.resources:
-            slots = shared.replicas or 0
+            slots = min(shared.replicas or 0, _MOST_TENANTS)
             groups: dict[str, list[tuple[float, Pod]]] = {}
             for pod in _tenants(context, shared, sharing):
                 share = _share(context, pod)
