@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import yaml
 
 from lint_objects import Object, config_map, server, service
 from plans import EVERY
+from plans_scaled import gated, scaled
 from rightslice.app.linting import lint_paths, lint_rules
+from rightslice.core.plan import Plan
 from rightslice.kube.lint.documents import parse
 from rightslice.kube.lint.run import lint
 from rightslice.manifests.render import render
@@ -206,9 +209,18 @@ def test_scripts_in_config_maps_are_not_judged(tmp_path: Path) -> None:
     assert lint_paths([written(tmp_path, made)]).findings == ()
 
 
-@pytest.mark.parametrize("name", sorted(EVERY))
+PLANS: dict[str, Callable[[], Plan]] = {
+    **EVERY,
+    "hpa": scaled,
+    "hpa-cache": lambda: scaled("hpa", "kv_use", 0.6),
+    "keda": lambda: scaled("keda"),
+    "gateway": lambda: gated(scaled("keda")),
+}
+
+
+@pytest.mark.parametrize("name", sorted(PLANS))
 def test_what_is_emitted_has_no_findings(name: str) -> None:
-    files = render(EVERY[name]())
+    files = render(PLANS[name]())
     reads = [parse(text, path) for path, text in files.items() if path.endswith(".yaml")]
     assert not [problem for read in reads for problem in read.problems]
     assert lint([found for read in reads for found in read.documents]) == ()
