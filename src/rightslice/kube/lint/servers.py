@@ -39,6 +39,7 @@ _PROGRAMS: Final = {
 }  # fmt: skip
 _VLLM_FORMATS: Final = frozenset({"huggingface", "vllm"})
 _PUBLISHED: Final = frozenset({"tritonserver", "release", "text-embeddings-inference", "text-generation-inference"})
+_MAKERS: Final = frozenset({"vllm-openai", "vllm-omni", "sglang", "tritonserver", "text-generation-inference"})
 _NUMBERED_APART: Final = frozenset({"vllm-omni"})
 _SHELLS: Final = frozenset({"sh", "bash", "ash", "dash"})
 _BREAKS: Final = frozenset({";", "&&", "||", "|", "&", "(", ")", "\n", "{", "}", "then", "do", "else", "if", "while"})
@@ -161,6 +162,12 @@ def image_engine(image: str) -> str:
     if _NOT_SERVERS.search(last) or re.search(r"(?:^|[-_.])cpu(?:[-_.]|$)", tag):
         return ""
     return next((engine for pattern, engine in _IMAGES if pattern.search(last) or pattern.search(name.lower())), "")
+
+
+def published(image: str) -> bool:
+    """Whether it is an image of the engine's own makers, or a copy of it, whose ports and needs are known."""
+    name = image.partition("@")[0].rpartition("/")[2].partition(":")[0]
+    return name in _MAKERS or "nvcr.io/" in image
 
 
 def image_version(image: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rightslice.core.errors import Severity
 from rightslice.kube.lint.context import Context, platforms_of
 from rightslice.kube.lint.finding import Hit, rule
-from rightslice.kube.lint.servers import image_engine
+from rightslice.kube.lint.servers import image_engine, published
 from rightslice.kube.lint.values import dig, entries, fields, quantity, shown, text
 from rightslice.kube.lint.workloads import Container, Pod
 
@@ -45,7 +45,7 @@ def needs_cuda(container: Container) -> str:
         if "DEVICE" in name and re.fullmatch(r"cuda(?::\d+)?|gpu", value, re.IGNORECASE):
             return f"{name}={value}"
     engine = image_engine(container.image)
-    if engine in _GPU_ENGINES:
+    if engine in _GPU_ENGINES and published(container.image):
         return f"image {container.image}"
     if re.search(r"--device[ =]cuda|--n-gpu-layers[ =](?!0\b)|--gpus[ =]", words):
         return "its arguments ask for CUDA"

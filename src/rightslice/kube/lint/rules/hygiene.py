@@ -38,7 +38,11 @@ def floating_tag(context: Context) -> Iterator[Hit]:
         for container in pod.containers:
             image = container.image
             known = context.server_in(container) is not None
-            placeholder = not image or re.fullmatch(r"[A-Z_]+", image) or re.search(r"[@$<{]", image)
+            placeholder = (
+                not image
+                or re.fullmatch(r"[A-Z_]+", image)
+                or re.search(r"[@$<{]|replace|placeholder|kustomize", image)
+            )
             if placeholder or not (container.nvidia or known):
                 continue
             tag = image.rpartition("/")[2].partition(":")[2]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rightslice.core.errors import Severity
 from rightslice.kube.lint.context import Context
 from rightslice.kube.lint.finding import Hit, rule
-from rightslice.kube.lint.servers import Server
+from rightslice.kube.lint.servers import Server, published
 from rightslice.kube.lint.startup import JUDGED, downloads, engine_title, load_of
 from rightslice.kube.lint.values import Value, dig, entries, fields, text, whole
 from rightslice.kube.lint.workloads import Container
@@ -184,7 +184,8 @@ def initial_delay(context: Context) -> Iterator[Hit]:
 def wrong_port(context: Context) -> Iterator[Hit]:
     """Ports of the engine, as its arguments set them or by default."""
     for server in context.servers:
-        if server.opaque or server.port == 0 or server.engine not in (*JUDGED, "triton"):
+        told = bool(server.words) or published(server.container.image)
+        if server.opaque or server.port == 0 or server.engine not in (*JUDGED, "triton") or not told:
             continue
         for kind in ("startup", "readiness", "liveness"):
             found = probe(server.container, kind)

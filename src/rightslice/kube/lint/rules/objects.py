@@ -13,6 +13,7 @@ from rightslice.kube.lint.schema import Fault
 from rightslice.kube.lint.values import dig, entries, fields, placeholder, shown, text, walk, whole
 
 _LABEL = re.compile(r"(?:[A-Za-z0-9](?:[-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?")
+_PATCH = re.compile(r"(?:^|[-_.])patch(?:es)?(?:$|[-_.])")
 _MOST_CONFIG_BYTES = 1_048_576
 _WORKLOADS = frozenset({
     "Pod", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob", "LeaderWorkerSet",
@@ -35,8 +36,8 @@ def _against_schema(fault: Fault) -> Check:
 
 
 def _is_patch(document: Document) -> bool:
-    """A part of an object, by its directive or the name of its file."""
-    return document.get("$patch") is not None or "patch" in PurePath(document.file).name
+    """A part of an object, by its directive or the name of its file or folder."""
+    return document.get("$patch") is not None or any(map(_PATCH.search, PurePath(document.file).parts))
 
 
 _EVIDENCE = ("schemas of Kubernetes 1.37 and of the custom resources' projects",)
