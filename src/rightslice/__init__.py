@@ -8,11 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rightslice.api import Asked, Load, WhatIf, plan, predict, simulate, size
+    from rightslice.api import Asked, LintReport, Load, WhatIf, lint, plan, predict, simulate, size
     from rightslice.core.errors import RightsliceError
 
 __version__ = "0.1.0"
-__all__ = ["Asked", "Load", "RightsliceError", "WhatIf", "__version__", "plan", "predict", "simulate", "size"]
+__all__ = [
+    "Asked", "LintReport", "Load", "RightsliceError", "WhatIf", "__version__", "lint", "plan", "predict", "simulate",
+    "size",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rightslice.app.autoscaling import plan_scaled
+from rightslice.app.linting import LintReport, lint_paths
 from rightslice.app.predict import Load
 from rightslice.app.predict_one import Answer, Asked, predict_one
 from rightslice.app.simulating import simulate_plan
 from rightslice.app.sizing import size_model
 from rightslice.app.what_if import WhatIf
 
-__all__ = ["Asked", "Load", "WhatIf", "plan", "predict", "simulate", "size"]
+__all__ = ["Asked", "LintReport", "Load", "WhatIf", "lint", "plan", "predict", "simulate", "size"]
 
 if TYPE_CHECKING:
     from rightslice.core.plan import Plan
@@ -27,6 +28,14 @@ def plan(workload: str | Path, *, seed: int = 0, risk: float = 0.05) -> Plan:
     a plan with `feasible` False and `binding` set. Raises BadInputError for a bad file.
     """
     return plan_scaled(Path(workload), seed=seed, risk=risk).plan
+
+
+def lint(*paths: str | Path, accelerator: str = "") -> LintReport:
+    """What is wrong with the manifests under `paths`, taken together; `accelerator`: where nothing names another.
+
+    Raises BadInputError for a path that does not exist and for an unknown accelerator.
+    """
+    return lint_paths([Path(path) for path in paths], accelerator=accelerator)
 
 
 def predict(asked: Asked, load: Load, *, input_tokens: int = 1024, output_tokens: int = 256) -> Answer:

@@ -1,6 +1,6 @@
 """YAML text -> a tree of values that know their line and column.
 
-YAML 1.2 core schema (so `06:00` and `2026-08-03` stay text, `yes` too), one document, merge keys and aliases, no tags.
+YAML 1.2 core schema (so `06:00` and `2026-08-03` stay text, `yes` too), merge keys and aliases, no tags.
 Built from parser events on an explicit stack: nesting, aliases and size are bounded before anything is expanded.
 """
 
@@ -112,26 +112,43 @@ class Document:
 
 def compose(text: str, file: str, *, max_values: int = MAX_VALUES) -> Document:
     """Read one YAML (or JSON) document. Raises BadInputError with one diagnostic where it cannot be read at all."""
+    documents = list(compose_all(text, file, max_values=max_values, most=1))
+    if not documents:
+        blank = not text.strip()
+        message = "the file is empty" if blank else "the file holds only comments"
+        raise BadInputError(Diagnostic("RS0405", message, Location(file)))
+    return documents[0]
+
+
+def compose_all(text: str, file: str, *, max_values: int = MAX_VALUES, most: int | None = None) -> Iterator[Document]:
+    """The documents of a stream one after the other, each of at most `max_values`; none for an empty one.
+
+    Raises BadInputError with one diagnostic where it cannot be read on, and for more than `most` documents.
+    """
     text = text.removeprefix("\ufeff")
-    document = Document(file, _LINE_BREAK.split(text), Node(1, 1, 1))
+    lines = _LINE_BREAK.split(text)
+    document = Document(file, lines, Node(1, 1, 1))
     bad = _UNPRINTABLE.search(text)
     if bad:
         before = _LINE_BREAK.split(text[: bad.start()])
         node = Node(len(before), len(before[-1]) + 1, 1)
         _stop(document, node, "RS0403", f"character U+{ord(bad[0]):04X} may not stand in a text file")
+    count = 0
     composer = _Composer(document, max_values)
     try:
         for event in _events(text):
+            if isinstance(event, yaml.DocumentStartEvent) and most is not None and count == most:
+                _stop(document, _node_at(event), "RS0101", "a second document starts here; one file holds one document")
             composer.take(event)
+            if isinstance(event, yaml.DocumentEndEvent) and composer.root is not None:
+                document.root = composer.root
+                count += 1
+                yield document
+                document = Document(file, lines, Node(1, 1, 1))
+                composer = _Composer(document, max_values)
     except yaml.MarkedYAMLError as error:
-        words = plain_words(error, document.lines)
+        words = plain_words(error, lines)
         _stop(document, Node(words.line, words.column, 1), words.rule, words.message, words.hint)
-    if composer.root is None:
-        blank = not text.strip()
-        message = "the file is empty" if blank else "the file holds only comments"
-        raise BadInputError(Diagnostic("RS0405", message, Location(file)))
-    document.root = composer.root
-    return document
 
 
 def _events(text: str) -> Iterator[yaml.Event]:
@@ -176,9 +193,6 @@ class _Composer:
             self._close(event)
         elif isinstance(event, yaml.AliasEvent):
             self._alias(event)
-        elif isinstance(event, yaml.DocumentStartEvent) and self.root is not None:
-            node = _node_at(event)
-            _stop(self._document, node, "RS0101", "a second document starts here; one file holds one document")
 
     def _scalar(self, event: yaml.ScalarEvent) -> None:
         node = _node_at(event)

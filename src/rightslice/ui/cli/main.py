@@ -16,6 +16,7 @@ from rightslice.ui.cli import (
     catalog,
     cost,
     documents,
+    lint,
     loadtest,
     plan,
     predict,
@@ -31,6 +32,7 @@ QUESTIONS: Final = (
     ("How fast will it be?", "predict"),
     ("What should I deploy, what will it cost?", "plan"),
     ("What would happen if …?", "simulate"),
+    ("Is my YAML right?", "lint"),
     ("How fast is a real endpoint?", "loadtest"),
     ("What does its measurement say of the model?", "calibrate"),
     ("How much to reserve? Own or rent?", "cost"),
@@ -71,6 +73,7 @@ def build() -> App:
     app.command(predict.predict)
     app.command(plan.plan)
     app.command(simulate.simulate)
+    app.command(lint.lint)
     app.command(loadtest.loadtest)
     app.command(calibrate.calibrate)
     app.command(cost.build())

@@ -1,0 +1,1 @@
+"""The rules, by area. Importing `every` registers them all."""
