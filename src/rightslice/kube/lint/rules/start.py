@@ -66,7 +66,8 @@ def weights_do_not_fit(context: Context) -> Iterator[Hit]:
         quantised = server.engine == "tgi" and (
             "--quantize" in server.flags or "QUANTIZE" in server.container.variables
         )
-        elsewhere = quantised or {"--cpu-offload-gb", "--cpu-offload"} & set(server.flags)
+        tpu = any("tpu" in name for name in server.container.accelerators)
+        elsewhere = quantised or tpu or {"--cpu-offload-gb", "--cpu-offload"} & set(server.flags)
         if model is None or not model.weights_bytes or server.engine not in (*JUDGED, "llamacpp", "tgi") or elsewhere:
             continue
         each, hardware = _per_rank(server, model), context.hardware(server.pod)
