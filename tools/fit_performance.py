@@ -1,11 +1,12 @@
 """Fit the eras of engines on published measurements, validate the fit on what was left out, and write both.
 
     python tools/fit_performance.py --data DIR                       errors of the constants in force, cell by cell
-    python tools/fit_performance.py --data DIR --fit --validate      write eras.yaml, then accuracy.yaml
+    python tools/fit_performance.py --data DIR --laws --fit --validate
+                                                write refinements.yaml, eras.yaml, then accuracy.json
 
 DIR holds `truth/calibration.csv` (columns as in its README). A fit starts from START, never from earlier results, so
-that the same data give the same constants. An era's constants are moved one at a time, in steps that shrink, towards a
-smaller damped error (fitting_cases.loss) plus a penalty on the distance from START. Validation leaves out whole
+that the same data give the same constants. An era's constants go towards a smaller damped error (fitting_cases.damped)
+plus a penalty on the distance from START; the laws are refined alike (fitting_laws). Validation leaves out whole
 groups (model family, accelerator), in FOLDS parts, and then whole sources, and predicts what was left out by constants
 fitted on the rest; an era without other rows keeps START.
 """
@@ -22,8 +23,11 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
-from fitting_cases import Case, Key, Ratios, cases, loss, sampled
+from fitting_cases import Case, Floats, Key, Ratios, cases, sampled, weight_of
+from fitting_descent import Bounds, descend
+from fitting_laws import fitted_factors, write_factors
 from fitting_report import accuracy_document, print_cells, print_totals
 
 from rightslice.performance import coefficients
@@ -31,10 +35,11 @@ from rightslice.performance import coefficients
 DATA = Path(__file__).parent.parent / "src/rightslice/performance/data"
 FOLDS = 5
 PER_GROUP, PER_GROUP_LEFT_OUT = 10, 7
-PASSES = 6
-FIRST_STEP, LAST_STEP, SHRINK = 0.4, 0.03, 2.5
-PENALTY = 0.015
-"""Of one squared logarithm of a constant over its start."""
+ROUNDS = 10
+PENALTY, FAMILY_PENALTY = 0.006, 0.01
+"""Of one squared logarithm of a constant over its start, which is the engine's of all families for those of one."""
+FIXED = ("since", "before", "shares_heads")
+"""What is no constant."""
 
 
 @dataclass(frozen=True)
@@ -53,40 +58,45 @@ START: Mapping[str, Constant] = {
     "launch": Constant(1.1, 0.3, 2.0),
     "quantise_us": Constant(0.5, 0.0, 12.0, 2.0),
     "compute": Constant(1.0, 0.02, 1.1),
+    "quantised_compute": Constant(1.0, 0.02, 1.1),
     "bandwidth": Constant(1.0, 0.1, 1.02),
     "cache_bandwidth": Constant(1.0, 0.05, 1.03),
     "prefill_layer_us": Constant(200.0, 0.0, 3000.0, 100.0),
     "request_us": Constant(3000.0, 0.0, 300_000.0, 20_000.0),
     "expert_compute": Constant(1.0, 0.1, 1.37),
+    "expert_weight_only": Constant(1.0, 0.1, 1.37),
     "prefill_expert_layer_us": Constant(40.0, 0.0, 6000.0, 200.0),
     "expert_prefill": Constant(1.4, 1.0, 4.0),
 }
 """Bounds keep every rate below the datasheet's: the families' shares times these stay below 1."""
 OF_FIRST_TOKENS = ("prefill_layer_us", "request_us", "prefill_expert_layer_us", "expert_prefill")
-OF_EXPERTS = ("expert_compute", "prefill_expert_layer_us", "expert_prefill")
+OF_EXPERTS = ("expert_compute", "expert_weight_only", "prefill_expert_layer_us", "expert_prefill")
 STARTS: Mapping[Key, Mapping[str, float]] = {
+    ("vllm", 0): {"step_us": 10_000.0, "launch": 2.0},
     ("vllm/cdna3", 0): {
         "step_us": 6000.0,
         "compute": 0.07,
+        "quantised_compute": 0.07,
         "bandwidth": 0.6,
         "cache_bandwidth": 0.4,
         "expert_compute": 0.2,
-    }
+    },
 }
 """Where the search would not find the valley from START."""
 
 Document = dict[str, list[dict[str, Any]]]
 """Engine -> eras -> constants."""
+Job = tuple[str, tuple[Key, ...], frozenset[str]]
+"""An engine, its eras that are to be fitted, and the groups and sources to be left out."""
 
 
 def structure() -> Document:
     """The eras in force with every constant at its start."""
     raw = yaml.safe_load((DATA / "eras.yaml").read_text("utf-8"))["eras"]
-    fixed = ("before", "shares_heads")
     starts = {name: constant.start for name, constant in START.items()}
     return {
         engine: [
-            {k: v for k, v in era.items() if k in fixed} | starts | dict(STARTS.get((engine, at), {}))
+            {k: v for k, v in era.items() if k in FIXED} | starts | dict(STARTS.get((engine, at), {}))
             for at, era in enumerate(eras)
         ]
         for engine, eras in raw.items()
@@ -104,83 +114,99 @@ def constants_of(found: Sequence[Case]) -> tuple[str, ...]:
     elif not any("ttft" in case.truth for case in with_experts):
         left_out |= set(OF_FIRST_TOKENS) & set(OF_EXPERTS)
     if all(case.deployment.settings.weight_dtype in ("bf16", "fp16", "fp32") for case in found):
-        left_out.add("quantise_us")
+        left_out |= {"quantise_us", "quantised_compute"}
     return tuple(name for name in START if name not in left_out)
 
 
-def fitted(key: Key, found: Sequence[Case], document: Document) -> dict[str, Any]:
-    """The era's constants that fit `found` best."""
+def fitted(key: Key, found: Sequence[Case], document: Document, penalty: float) -> dict[str, Any]:
+    """The era's constants that fit `found` best, from those in `document`."""
     engine, at = key
     era = dict(document[engine][at])
-    starts = dict(era)
     names = constants_of(found)
-    steps = dict.fromkeys(names, FIRST_STEP)
+    low, high = (np.log([getattr(START[n], end) + START[n].offset for n in names]) for end in ("low", "high"))
+    start = np.log([era[n] + START[n].offset for n in names])
+    shares = np.array([weight_of(case, name) for case in found for name in case.truth])
 
-    def cost() -> float:
-        eras = [*document[engine][:at], era, *document[engine][at + 1 :]]
-        coefficients.use_eras({**document, engine: eras})
-        away = (math.log((era[n] + START[n].offset) / (starts[n] + START[n].offset)) for n in names)
-        return loss(found) + PENALTY * sum(x * x for x in away)
+    def ratios(point: Floats) -> Floats:
+        moved = era | {n: float(np.exp(x)) - START[n].offset for n, x in zip(names, point, strict=True)}
+        coefficients.use_eras({**document, engine: [*document[engine][:at], moved, *document[engine][at + 1 :]]})
+        by_case = [case.ratios() for case in found]
+        return np.array([ratio.get(n, 0.0) for case, ratio in zip(found, by_case, strict=True) for n in case.truth])
 
-    best = cost()
-    for _ in range(PASSES):
-        if max(steps.values()) < LAST_STEP:
-            break
-        for name in names:
-            moved = _moved(era, name, steps[name], best, cost) if steps[name] >= LAST_STEP else best
-            steps[name] /= 1.0 if moved < best else SHRINK
-            best = moved
-    return {**era, **{name: float(f"{era[name]:.3g}") for name in names}}
+    point = descend(ratios, start, Bounds(low, high), shares / shares.sum(), penalty, ROUNDS)
+    return era | {n: float(f"{math.exp(x) - START[n].offset:.3g}") for n, x in zip(names, point, strict=True)}
 
 
-def _moved(era: dict[str, Any], name: str, step: float, best: float, cost: Any) -> float:
-    """Move one constant as long as that helps; the cost then."""
-    constant = START[name]
-    for sign in (1.0, -1.0):
-        better = False
-        while True:
-            before = era[name]
-            after = (before + constant.offset) * math.exp(sign * step) - constant.offset
-            era[name] = min(constant.high, max(constant.low, after))
-            now = cost() if era[name] != before else math.inf
-            if now >= best - 1e-6:
-                era[name] = before
-                break
-            best, better = now, True
-        if better:
-            break
-    return best
+def _task(job: Job, *, every: Sequence[Case], document: Document, most: int) -> dict[Key, dict[str, Any]]:
+    """Eras of one engine, fitted without the rows whose group or source is named: the one of today on the rows of all
+    families of devices, those of single families from there on.
+    """
+    engine, wanted, without = job
+    kept = [c for c in every if c.fits and c.group not in without and c.source not in without]
+    last = (engine, len(document[engine]) - 1)
+    families = {name for name in document if name.startswith(f"{engine}/") and "since" in document[name][0]}
+    found: dict[Key, dict[str, Any]] = {}
+    begun, own = document, {last, *((name, 0) for name in families)}
+    if own & set(wanted):
+        rows = [c for c in kept if c.key in own]
+        together = {name: eras for name, eras in document.items() if name not in families}
+        found[last] = _fitted_or_start(last, rows, together, most)
+        constants = {k: v for k, v in found[last].items() if k not in FIXED}
+        begun = {**document, **{name: [document[name][0] | constants] for name in families}}
+    for key in wanted:
+        if key != last:
+            penalty = FAMILY_PENALTY if key in own else PENALTY
+            found[key] = _fitted_or_start(key, [c for c in kept if c.key == key], begun, most, penalty)
+    return {key: found[key] for key in wanted}
 
 
-def _task(job: tuple[Key, frozenset[str]], *, every: Sequence[Case], document: Document, most: int) -> dict[str, Any]:
-    """The era fitted without the rows whose group or source is named."""
-    key, without = job
-    kept = [c for c in every if c.key == key and c.group not in without and c.source not in without]
-    return fitted(key, sampled(kept, most), document) if kept else dict(document[key[0]][key[1]])
+def _fitted_or_start(
+    key: Key, found: Sequence[Case], document: Document, most: int, penalty: float | None = None
+) -> dict[str, Any]:
+    start = document[key[0]][key[1]]
+    return fitted(key, sampled(found, most), document, penalty or PENALTY) if found else dict(start)
 
 
-def fit(
-    jobs: Sequence[tuple[Key, frozenset[str]]], every: Sequence[Case], most: int, workers: int
-) -> list[dict[str, Any]]:
-    """One era for every job, in order."""
+def jobs_of(keys: Iterable[Key], without: frozenset[str] = frozenset()) -> list[Job]:
+    """The eras of each engine together."""
+    engines: dict[str, list[Key]] = defaultdict(list)
+    for key in sorted(keys):
+        engines[key[0].partition("/")[0]].append(key)
+    return [(engine, tuple(wanted), without) for engine, wanted in engines.items()]
+
+
+def fit(jobs: Sequence[Job], every: Sequence[Case], most: int, workers: int) -> list[dict[Key, dict[str, Any]]]:
+    """The eras of every job, in order."""
     task = partial(_task, every=every, document=structure(), most=most)
     with get_context("fork").Pool(workers) as pool:
         return pool.map(task, jobs, chunksize=1)
 
 
+def with_eras(document: Document, found: Mapping[Key, dict[str, Any]]) -> Document:
+    """The document with these eras in their places."""
+    return {name: [found.get((name, at), era) for at, era in enumerate(eras)] for name, eras in document.items()}
+
+
+def fitted_eras(every: Sequence[Case], workers: int) -> Document:
+    """Every era that has rows, fitted on all of them."""
+    document = structure()
+    shared = {name.partition("/")[0] for name, eras in document.items() if "since" in eras[0]}
+    keys = {case.key for case in every} | {(engine, len(document[engine]) - 1) for engine in shared}
+    for eras in fit(jobs_of(keys), every, PER_GROUP, workers):
+        document = with_eras(document, eras)
+    return document
+
+
 def left_out(parts: Iterable[frozenset[str]], every: Sequence[Case], workers: int) -> dict[str, Ratios]:
     """Row -> ratios by constants that were fitted without its part."""
     jobs = [
-        (key, part) for part in parts for key in sorted({c.key for c in every if c.group in part or c.source in part})
+        job for part in parts for job in jobs_of({c.key for c in every if c.group in part or c.source in part}, part)
     ]
-    results = dict(zip(jobs, fit(jobs, every, PER_GROUP_LEFT_OUT, workers), strict=True))
     found: dict[str, Ratios] = {}
-    for (key, part), era in results.items():
-        document = structure()
-        document[key[0]][key[1]] = era
-        coefficients.use_eras(document)
+    for (_, wanted, part), eras in zip(jobs, fit(jobs, every, PER_GROUP_LEFT_OUT, workers), strict=True):
+        coefficients.use_eras(with_eras(structure(), eras))
         for case in every:
-            if case.key == key and (case.group in part or case.source in part):
+            if case.key in wanted and (case.group in part or case.source in part):
                 found[case.row["id"]] = case.ratios()
     return found
 
@@ -210,18 +236,20 @@ def main() -> None:
     """Print the errors of the constants in force; before that fit, after it validate, where asked to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--laws", action="store_true", help="refine the laws' coefficients, write refinements.yaml")
     parser.add_argument("--fit", action="store_true", help="fit and write eras.yaml")
-    parser.add_argument("--validate", action="store_true", help="fit without what is left out, write accuracy.yaml")
+    parser.add_argument("--validate", action="store_true", help="fit without what is left out, write accuracy.json")
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     every = cases(options.data / "truth" / "calibration.csv")
+    if options.laws:
+        coefficients.use_factors({})
+        coefficients.use_eras(fitted_eras(every, options.workers))
+        factors = fitted_factors(every)
+        write_factors(factors)
+        coefficients.use_factors(factors)
     if options.fit:
-        document = structure()
-        keys = sorted({case.key for case in every})
-        none: frozenset[str] = frozenset()
-        found = fit([(key, none) for key in keys], every, PER_GROUP, options.workers)
-        for (engine, at), era in zip(keys, found, strict=True):
-            document[engine][at] = era
+        document = fitted_eras(every, options.workers)
         write_eras(document)
         coefficients.use_eras(document)
     in_force = {case.row["id"]: case.ratios() for case in every}
@@ -233,7 +261,7 @@ def main() -> None:
         by_source = left_out([frozenset({s}) for s in sorted({c.source for c in every})], every, options.workers)
         print_totals("sources left out", every, by_source)
         text = accuracy_document(every, in_force, by_group, by_source, options.data / "truth" / "peer_cells.json")
-        (DATA / "accuracy.yaml").write_text(text, "utf-8")
+        (DATA / "accuracy.json").write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

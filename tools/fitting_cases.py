@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from rightslice.app.predict import Deployment, Load, Room, metrics_of, room_of, simulated
 from rightslice.app.predict_rows import Row, deployment_of, load_of, read_rows, states_median
 from rightslice.app.scoring import MetricName, counts, measured
 from rightslice.performance import coefficients
-from rightslice.performance.accuracy import cell_name
+from rightslice.performance.accuracy import cell_name, finer_name
 
 WEIGHTS: dict[MetricName, float] = {"throughput": 1.0, "tpot": 1.0, "ttft": 0.5, "e2e": 0.5}
 OPEN_WEIGHT = 0.3
@@ -20,6 +23,10 @@ OPEN_WEIGHT = 0.3
 CAREFUL, MOST = 0.3, 1.0
 """|log ratio| counts in full up to the first, beyond it at CAREFUL, and never more than the second: outliers among the
 measurements do not steer the fit."""
+
+SMALLEST = 0.03
+"""Errors below it pull no harder."""
+Floats = NDArray[np.float64]
 
 Key = tuple[str, int]
 """Engine (or engine/family) and number of the era."""
@@ -38,6 +45,7 @@ class Case:
     truth: dict[MetricName, float]
     key: Key
     cell: str
+    finer: str
     room: Room
     weight: float = 1.0
 
@@ -51,6 +59,11 @@ class Case:
         """Who published it."""
         return self.row["source"]
 
+    @property
+    def fits(self) -> bool:
+        """Whether a fit may use it."""
+        return not suspicion(self.row)
+
     def ratios(self) -> Ratios:
         """log(predicted / measured) by metric, by the laws and constants now in force."""
         found, engines = simulated(self.deployment, self.load, self.input_tokens, self.output_tokens, self.room)
@@ -63,6 +76,20 @@ class Case:
         return result
 
 
+def suspicion(row: Row) -> str:
+    """Why a row looks wrong, or nothing. Such rows are left out of fits, never out of scores."""
+    of = (row["source"].partition("-")[0], row["engine"], row["model"], row["precision"].partition("/")[0])
+    if of == ("inferencex", "sglang", "DeepSeek-R1", "nvfp4") and row["ep"] in ("", "1"):
+        return "first tokens take ten times as long as on the same servers with expert parallelism"
+    if of[:3] == ("inferencex", "vllm", "gpt-oss-120b") and row["concurrency_or_batch"] == "512":
+        return "first tokens take 20 to 460 s at 5 to 15 ms per further one: far fewer than 512 were served at once"
+    if row["engine"] == "1cat-vllm":
+        return "1.2 s per token, 35 times what the memory of the card explains"
+    if of[0] == "accelmark" and row["model"] == "Qwen2.5-0.5B" and row["load"] != "burst":
+        return "a model of half a billion weights takes 20 to 80 ms per token: the client or its host is measured"
+    return ""
+
+
 def cases(path: Path) -> tuple[Case, ...]:
     """Every row that counts."""
     found = []
@@ -71,10 +98,11 @@ def cases(path: Path) -> tuple[Case, ...]:
             continue
         deployment, load = deployment_of(row), load_of(row)
         name, at = coefficients.era_key(deployment.device, deployment.settings)
-        cell = cell_name(deployment.architecture, deployment.device, deployment.settings, load.kind)
+        configuration = deployment.architecture, deployment.device, deployment.settings, load.kind
+        cell, finer = cell_name(*configuration), finer_name(*configuration)
         lengths = float(row["isl"]), float(row["osl"])
         room = room_of(deployment, load, *lengths)
-        found.append(Case(row, deployment, load, *lengths, measured(row), (name, at), cell, room))
+        found.append(Case(row, deployment, load, *lengths, measured(row), (name, at), cell, finer, room))
     return tuple(found)
 
 
@@ -91,14 +119,18 @@ def sampled(found: Iterable[Case], most: int) -> tuple[Case, ...]:
     return tuple(chosen)
 
 
-def loss(found: Sequence[Case]) -> float:
-    """Weighted mean of the damped |log ratio|."""
-    total = weights = 0.0
-    for case in found:
-        share = case.weight * (OPEN_WEIGHT if case.load.kind == "open" else 1.0)
-        for name, ratio in case.ratios().items():
-            size = abs(ratio)
-            damped = size if size <= CAREFUL else CAREFUL + CAREFUL * (size - CAREFUL)
-            total += share * WEIGHTS[name] * min(damped, MOST)
-            weights += share * WEIGHTS[name]
-    return total / weights if weights else 0.0
+def weight_of(case: Case, name: MetricName) -> float:
+    """What a metric of a row counts."""
+    return case.weight * WEIGHTS[name] * (OPEN_WEIGHT if case.load.kind == "open" else 1.0)
+
+
+def damped(ratios: Floats) -> Floats:
+    """Error of log ratios."""
+    sizes = np.abs(ratios)
+    return np.minimum(np.where(sizes <= CAREFUL, sizes, CAREFUL + CAREFUL * (sizes - CAREFUL)), MOST)
+
+
+def slope_share(ratios: Floats) -> Floats:
+    """Weights of squares that pull like `damped`: its slope over the size."""
+    sizes = np.maximum(np.abs(ratios), SMALLEST)
+    return np.where(sizes <= CAREFUL, 1.0, CAREFUL) / sizes

@@ -10,15 +10,15 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any, get_args
 
-import yaml
-from fitting_cases import Case, Ratios
+from fitting_cases import Case, Ratios, suspicion
 
 from rightslice.app.scoring import METRICS, WITHIN, MetricName
 
 VERSION = "2026-12-01"
 SHARE, ONE_SIDED = 0.8, 0.95
-BESIDE_GROUPS = 2.0
-"""A cell's bands are quantiles of its own groups, each weighing 1, and of all other rows together weighing this."""
+BESIDE = 32.0
+"""Bands are quantiles of a finer cell's rows, each weighing 1, then of its cell's and of all rows of open, or of other
+loads, those of each further step together weighing at most this."""
 FEW_GROUPS, LEAST_FEW, LEAST = 3, 0.4, 0.05
 """Plans take at least LEAST_FEW for cells of fewer groups than FEW_GROUPS, and no band is narrower than LEAST."""
 SOURCE = (
@@ -31,8 +31,9 @@ SELECTION = (
     "Errors of cells, groups and peers are those of rows whose whole group (model family, accelerator) was left out "
     "when the constants of the engines' eras were fitted, in five parts; `sources` leaves out all rows of a source. "
     "The laws' structure (which constants an era has, prompts in steps of their own, the padding of experts' tiles, "
-    "the waiting of first tokens behind SGLang's receive interval) was chosen on these rows. relative_error and the "
-    "bands hold 80 % of |log(predicted / measured)| with every group weighing the same, shrunk towards all rows."
+    "how evenly experts are chosen, what is taken to be known of the sources' harnesses) was chosen, and their "
+    "coefficients were refined, on all these rows. relative_error and the "
+    "bands hold 80 % of |log(predicted / measured)| of the finer cell's rows, shrunk towards its cell and all rows."
 )
 SILICON = {
     "ampere": "datacentre", "hopper": "datacentre", "blackwell": "datacentre", "ada": "workstation",
@@ -52,8 +53,8 @@ _PRECISIONS = {
     "int8": "w8",
     "int4": "w4",
 }
-Item = tuple[str, float]
-"""Group and log(predicted / measured)."""
+Found = Sequence[tuple[Case, float]]
+"""Cases and log(predicted / measured)."""
 
 
 def items(every: Sequence[Case], ratios: Mapping[str, Ratios], metric: MetricName) -> list[tuple[Case, float]]:
@@ -88,75 +89,92 @@ def quantile(found: Iterable[tuple[float, float]], share: float) -> float:
     return math.inf
 
 
-def weighted(own: Sequence[Item], rest: Sequence[Item], value: Callable[[float], float]) -> list[tuple[float, float]]:
-    """(value of the ratio, weight): every own group weighs 1, the rest together BESIDE_GROUPS."""
-    sizes: dict[str, int] = defaultdict(int)
-    for group, _ in own:
-        sizes[group] += 1
-    beside = BESIDE_GROUPS / len(rest) if rest else 0.0
-    return [(value(r), 1.0 / sizes[g]) for g, r in own] + [(value(r), beside) for _, r in rest]
+def steps(found: Found, of: Case, *, finer: bool) -> list[list[float]]:
+    """Ratios of the rows of the finer cell of `of`, then the further ones of its cell and of its kind of load."""
+    nested: list[Callable[[Case], bool]] = [
+        lambda case: case.cell == of.cell,
+        lambda case: (case.load.kind == "open") == (of.load.kind == "open"),
+    ]
+    if finer:
+        nested.insert(0, lambda case: case.finer == of.finer)
+    result: list[list[float]] = [[] for _ in nested]
+    for case, ratio in found:
+        at = next((at for at, belongs in enumerate(nested) if belongs(case)), None)
+        if at is not None:
+            result[at].append(ratio)
+    return result
 
 
-def half_width(own: Sequence[Item], rest: Sequence[Item]) -> float:
+def weighted(nested: Sequence[Sequence[float]], value: Callable[[float], float]) -> list[tuple[float, float]]:
+    """(value of the ratio, weight)."""
+    result: list[tuple[float, float]] = []
+    for ratios in nested:
+        weight = min(1.0, BESIDE / len(ratios)) if result and ratios else 1.0
+        result += [(value(ratio), weight) for ratio in ratios]
+    return result
+
+
+def half_width(nested: Sequence[Sequence[float]]) -> float:
     """Factor minus 1 that holds SHARE of the rows."""
-    return max(LEAST, round(math.expm1(quantile(weighted(own, rest, abs), SHARE)), 3))
+    return max(LEAST, round(math.expm1(quantile(weighted(nested, abs), SHARE)), 3))
 
 
-def upper(own: Sequence[Item], rest: Sequence[Item]) -> float:
+def upper(nested: Sequence[Sequence[float]]) -> float:
     """Factor minus 1 that measured over predicted stays below in ONE_SIDED of the rows."""
-    return max(LEAST, round(math.expm1(quantile(weighted(own, rest, lambda ratio: -ratio), ONE_SIDED)), 3))
+    return max(LEAST, round(math.expm1(quantile(weighted(nested, lambda ratio: -ratio), ONE_SIDED)), 3))
 
 
-def _pairs(found: Sequence[tuple[Case, float]]) -> list[Item]:
-    return [(case.group, ratio) for case, ratio in found]
-
-
-def cells(every: Sequence[Case], left_out: Mapping[str, Ratios]) -> dict[str, dict[str, Any]]:
-    """Every cell's bands and errors."""
+def cells(every: Sequence[Case], left_out: Mapping[str, Ratios], *, finer: bool) -> dict[str, dict[str, Any]]:
+    """Bands and errors of every cell, or of every finer cell with FEW_GROUPS groups."""
     all_items = {metric: items(every, left_out, metric) for metric in METRICS}
+    both = [item for metric in ("throughput", "tpot") for item in all_items[metric]]
+    members: dict[str, list[Case]] = defaultdict(list)
+    for case in every:
+        members[case.finer if finer else case.cell].append(case)
     result: dict[str, dict[str, Any]] = {}
-    for name in sorted({case.cell for case in every}):
-        mine = [case for case in every if case.cell == name]
-        both = [i for m in ("throughput", "tpot") for i in all_items[m] if i[0].cell == name]
-        rest = [i for m in ("throughput", "tpot") for i in all_items[m] if i[0].cell != name]
+    for name, mine in sorted(members.items()):
         groups = len({case.group for case in mine})
-        error = half_width(_pairs(both), _pairs(rest))
+        if finer and groups < FEW_GROUPS:
+            continue
+        error = half_width(steps(both, mine[0], finer=finer))
         result[name] = {
             "relative_error": max(error, LEAST_FEW) if groups < FEW_GROUPS else error,
             "rows": len(mine),
             "groups": groups,
         }
         for metric in METRICS:
-            own = [i for i in all_items[metric] if i[0].cell == name]
+            own = [i for i in all_items[metric] if (i[0].finer if finer else i[0].cell) == name]
             if own:
-                others = _pairs([i for i in all_items[metric] if i[0].cell != name])
+                nested = steps(all_items[metric], mine[0], finer=finer)
                 result[name][metric] = {
                     "rows": len(own),
                     "median_ape": total(own)["median_ape"],
-                    "band": half_width(_pairs(own), others),
-                    "band95": upper(_pairs(own), others),
+                    "band": half_width(nested),
+                    "band95": upper(nested),
                 }
     return result
 
 
-def coverage(every: Sequence[Case], left_out: Mapping[str, Ratios], metric: MetricName) -> float:
-    """Share of rows that the bands of the other groups hold."""
+def coverage(every: Sequence[Case], left_out: Mapping[str, Ratios], metric: MetricName) -> tuple[float, float]:
+    """Shares of rows that the 80 % bands and the 95 % bounds of the other groups hold."""
     found = items(every, left_out, metric)
+    known = cells(every, left_out, finer=True)
     held: list[bool] = []
-    for group in sorted({case.group for case, _ in found}):
-        for cell in sorted({case.cell for case, _ in found if case.group == group}):
-            own = [i for i in found if i[0].cell == cell and i[0].group != group]
-            rest = [i for i in found if i[0].cell != cell and i[0].group != group]
-            width = math.log1p(half_width(_pairs(own), _pairs(rest)))
-            held += [abs(r) <= width for case, r in found if case.group == group and case.cell == cell]
-    return round(fmean(held), 4)
+    below: list[bool] = []
+    for group, finer in sorted({(case.group, case.finer) for case, _ in found}):
+        mine = [(case, ratio) for case, ratio in found if case.group == group and case.finer == finer]
+        nested = steps([i for i in found if i[0].group != group], mine[0][0], finer=finer in known)
+        width, bound = math.log1p(half_width(nested)), math.log1p(upper(nested))
+        held += [abs(ratio) <= width for _, ratio in mine]
+        below += [-ratio <= bound for _, ratio in mine]
+    return round(fmean(held), 4), round(fmean(below), 4)
 
 
 def decisions(every: Sequence[Case], left_out: Mapping[str, Ratios]) -> list[dict[str, Any]]:
     """Among the measured configurations of one model, accelerator and lengths: the fastest whose upper 95 % bound
     keeps the objective. How often it breaks it in truth, and its throughput over the best that keeps it.
     """
-    bounds = cells(every, left_out)
+    bounds = cells(every, left_out, finer=False) | cells(every, left_out, finer=True)
     result = []
     for metric, limits in OBJECTIVES_MS.items():
         choices: dict[tuple[str, ...], list[tuple[float, float, float, float]]] = defaultdict(list)
@@ -166,7 +184,9 @@ def decisions(every: Sequence[Case], left_out: Mapping[str, Ratios]) -> list[dic
                 continue
             truth = case.truth
             tpot, ttft = truth["tpot"] * math.exp(ratios["tpot"]), truth["ttft"] * math.exp(ratios["ttft"])
-            bound = (tpot if metric == "tpot" else ttft) * (1.0 + bounds[case.cell][metric]["band95"])
+            bound = (tpot if metric == "tpot" else ttft) * (
+                1.0 + bounds.get(case.finer, bounds[case.cell])[metric]["band95"]
+            )
             row, count = case.row, case.load.requests / case.deployment.accelerators
             rates = [
                 count / (t + p * (case.output_tokens - 1)) for t, p in ((ttft, tpot), (truth["ttft"], truth["tpot"]))
@@ -241,6 +261,16 @@ def groups(every: Sequence[Case], left_out: Mapping[str, Ratios]) -> list[dict[s
     return result
 
 
+def suspicious(every: Sequence[Case]) -> list[dict[str, Any]]:
+    """Rows that look wrong, by what they measure and why."""
+    found: dict[tuple[str, ...], int] = defaultdict(int)
+    for case in every:
+        if reason := suspicion(case.row):
+            found[case.source, case.row["engine"], case.row["model"], case.row["hw"], reason] += 1
+    names = ("source", "engine", "model", "accelerator", "reason")
+    return [{**dict(zip(names, key, strict=True)), "rows": rows} for key, rows in sorted(found.items())]
+
+
 def accuracy_document(
     every: Sequence[Case],
     in_force: Mapping[str, Ratios],
@@ -248,12 +278,13 @@ def accuracy_document(
     by_source: Mapping[str, Ratios],
     peer_file: Path,
 ) -> str:
-    """The text of accuracy.yaml."""
+    """The text of accuracy.json: an entry of a section on each line."""
     totals: dict[str, dict[str, Any]] = {}
     for name, ratios in (("fitted", in_force), ("groups", by_group), ("sources", by_source)):
         totals[name] = {metric: total(items(every, ratios, metric)) for metric in get_args(MetricName)}
     for metric in METRICS:
-        totals["groups"][metric]["interval_coverage"] = coverage(every, by_group, metric)
+        held, below = coverage(every, by_group, metric)
+        totals["groups"][metric] |= {"interval_coverage": held, "bound_coverage": below}
     content = {
         "version": VERSION,
         "source": SOURCE,
@@ -262,12 +293,22 @@ def accuracy_document(
         "unvalidated": UNVALIDATED,
         "totals": totals,
         "decisions": decisions(every, by_group),
-        "cells": cells(every, by_group),
+        "cells": cells(every, by_group, finer=False),
+        "finer": cells(every, by_group, finer=True),
         "peers": peers(every, by_group, peer_file),
         "groups": groups(every, by_group),
+        "suspicious": suspicious(every),
     }
-    head = "# Measured errors of predictions and the bands that follow. Written by tools/fit_performance.py --fit.\n"
-    return head + yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=118)
+    return "{\n" + ",\n".join(f"{json.dumps(name)}: {_lines(part)}" for name, part in content.items()) + "\n}\n"
+
+
+def _lines(part: object) -> str:
+    if isinstance(part, dict):
+        inner = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in part.items())
+        return f"{{\n{inner}\n}}"
+    if isinstance(part, list):
+        return "[\n" + ",\n".join(f" {json.dumps(entry)}" for entry in part) + "\n]"
+    return json.dumps(part)
 
 
 def print_cells(every: Sequence[Case], ratios: Mapping[str, Ratios]) -> None:

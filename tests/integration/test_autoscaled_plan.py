@@ -107,10 +107,10 @@ def test_the_kind_alone_takes_what_the_plan_tuned(scaled: Path, capfdbinary: pyt
 def test_terminal_and_page_tell_what_a_day_costs(
     scaled: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "w.yaml").write_text(WORKLOAD.replace("AUTOSCALING", "autoscaling: {kind: keda, target: 26, min: 1}"))
+    (tmp_path / "w.yaml").write_text(WORKLOAD.replace("AUTOSCALING", "autoscaling: {kind: keda, target: 13, min: 1}"))
     assert main(["plan", str(tmp_path / "w.yaml")]) == 0
     shown = capfd.readouterr().out
-    assert "KEDA, 26 requests in flight a replica, 1 to" in shown
+    assert "KEDA, 13 requests in flight a replica, 1 to" in shown
     assert "a day of traffic: $" in " ".join(shown.split())
     page = (scaled / "report.html").read_text()
     assert "Autoscaling over a day" in page
@@ -118,10 +118,10 @@ def test_terminal_and_page_tell_what_a_day_costs(
 
 
 def test_stated_settings_stay(tmp_path: Path) -> None:
-    plan = planned(tmp_path, "autoscaling: {kind: keda, target: 26, min: 2, max: 9, down_window: 10m}")
+    plan = planned(tmp_path, "autoscaling: {kind: keda, target: 13, min: 2, max: 20, down_window: 10m}")
     (entry,) = plan["autoscaling"]
     stated = {name: entry[name] for name in ("kind", "target", "min_replicas", "max_replicas", "down_window_s")}
-    assert stated == {"kind": "keda", "target": 26.0, "min_replicas": 2, "max_replicas": 9, "down_window_s": 600.0}
+    assert stated == {"kind": "keda", "target": 13.0, "min_replicas": 2, "max_replicas": 20, "down_window_s": 600.0}
     assert len(entry["trials"]) == 2  # with and without a window on the way up
     assert "autoscaling" in plan["workload"]["models"][0]
 

@@ -59,7 +59,7 @@ def test_both_sides_work_and_the_cache_takes_its_time(simulated: Answer) -> None
     assert any("aggregated, on 5 replicas: TTFT" in note for note in found["notes"])
     _, faster = simulated("{prefill: 2, decode: 3, link_gbps: 400}")
     assert faster["per_model"][0]["transfer_ms"]["mean"] < chat["transfer_ms"]["mean"] / 20
-    assert faster["per_model"][0]["ttft_ms"] == chat["ttft_ms"]
+    assert faster["per_model"][0]["ttft_ms"] == pytest.approx(chat["ttft_ms"], rel=1e-3)
 
 
 @pytest.mark.parametrize(

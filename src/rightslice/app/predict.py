@@ -7,6 +7,7 @@ engine is simulated with its share of the load; throughput is that of all engine
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
@@ -39,6 +40,10 @@ FEWER_ROUNDS: Final = 5
 MANY_IN_FLIGHT: Final = 128
 SATURATED_ROUNDS: Final = 3
 OPEN_REQUESTS: Final = 300
+OPEN_S: Final = 60.0
+"""An open test sends at least so many requests and lasts at least so long, up to MOST_IN_FLIGHT requests."""
+SUSTAINABLE: Final = 0.85
+"""Of the throughput of a saturated engine: where queues of open loops stay short in simulation."""
 MOST_IN_FLIGHT: Final = 20_000
 _OTHER_ENGINES_AS: Final = "vllm"
 _VLLM_MIXES_SINCE: Final = "0.8.0"
@@ -50,7 +55,9 @@ class Load:
 
     `shortest_share`: lengths are drawn uniformly between this share of the nominal ones and all of them.
     `waiting_steps`: decode steps before the engine looks at a new request, on average (SGLang started with a receive
-    interval).
+    interval). `sent`: requests of an open test, 0 if not known; `lasts_s`: how long it takes at least then.
+    `sustained`: the rate was published because the server kept up with it, so that a simulated one that cannot is
+    offered SUSTAINABLE of what it carries.
     """
 
     kind: LoadKind
@@ -58,6 +65,9 @@ class Load:
     rate_per_s: float = 0.0
     shortest_share: float = 1.0
     waiting_steps: float = 0.0
+    sent: int = 0
+    lasts_s: float = OPEN_S
+    sustained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +144,18 @@ def simulated(
     """
     from rightslice.simulation.loadtest import closed_test, open_test  # noqa: PLC0415 - loads numba
 
-    server = _server(deployment, room or room_of(deployment, load, input_tokens, output_tokens))
+    room = room or room_of(deployment, load, input_tokens, output_tokens)
+    server = _server(deployment, room)
     test = _test(deployment, load, server, input_tokens + output_tokens)
     lengths = _lengths(input_tokens, output_tokens, load.shortest_share, test.requests)
     measured_by_clients = load.kind in ("closed", "open")
     outside_s = era(deployment.device, deployment.settings).request_s if measured_by_clients else 0.0
     if load.kind == "open":
-        gaps = generator(0, "predict", "arrivals").exponential(test.engines / load.rate_per_s, test.requests)
+        rate_per_s = load.rate_per_s
+        if load.sustained:
+            most, busy = simulated(deployment, Load("saturated"), input_tokens, output_tokens, room)
+            rate_per_s = min(rate_per_s, SUSTAINABLE * most.requests_per_s * busy)
+        gaps = generator(0, "predict", "arrivals").exponential(test.engines / rate_per_s, test.requests)
         found = open_test(server, np.cumsum(gaps), lengths)
     else:
         found = closed_test(server, lengths, test.in_flight, outside_s)
@@ -238,7 +253,9 @@ def _first_vllm(settings: EngineSettings) -> bool:
 def _test(deployment: Deployment, load: Load, server: LlmServer, tokens: float) -> _Test:
     there = deployment.engines
     if load.kind == "open":
-        return _Test(there, OPEN_REQUESTS, OPEN_REQUESTS)
+        lasting = min(MOST_IN_FLIGHT, math.ceil(load.lasts_s * load.rate_per_s / there))
+        requests = math.ceil(load.sent / there) or max(OPEN_REQUESTS, lasting)
+        return _Test(there, requests, requests)
     if load.kind == "saturated":
         room = int(server.kv_blocks * server.block_size_tokens // max(1.0, tokens))
         together = max(1, min(server.max_num_seqs, room))

@@ -9,9 +9,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final, cast, get_args
 
+from rightslice.app import harnesses
 from rightslice.app.predict import Deployment, Load, LoadKind, Prediction, engine_defaults, predict
+from rightslice.app.predict_stages import TASKS, StagePrediction, predict_stage
 from rightslice.catalogue.accelerators import device, resolve_accelerator, resolve_device
 from rightslice.catalogue.aliases import split_partition
 from rightslice.catalogue.architecture import Architecture
@@ -20,10 +22,10 @@ from rightslice.catalogue.hardware import WHOLE, Device
 from rightslice.catalogue.mig import geometry
 from rightslice.catalogue.models import resolve_model
 from rightslice.catalogue.unknown import usual_decoder
-from rightslice.catalogue.versions import version_key
-from rightslice.core.engine import Dtype, EngineSettings
+from rightslice.core.engine import Dtype, EngineSettings, KvDtype
 from rightslice.core.errors import BadInputError, Diagnostic, Location, RightsliceError
 from rightslice.core.estimate import Metric
+from rightslice.memory.computation import cache_dtype
 from rightslice.memory.weights import rank_weights_bytes
 
 _NAMESPACE: Final = "calibration"
@@ -44,16 +46,13 @@ _RELEASES: Final = {
 _TUNED: Final = "0.21.0"
 """Audited submissions of mid-2025 name the TensorRT library instead of a release of TensorRT-LLM. Forks for such
 submissions that carry the name are as fast as later releases."""
-_SHORTER: Final = {"inferencex": 0.8}
-"""Sources whose harness draws lengths between this share of the nominal ones and all of them."""
-_RECEIVING: Final = ("inferencex", "aiconfigurator-silicon")
-_RECEIVES_SINCE: Final = "0.5.7"
-_WAITING_STEPS: Final = 27.0
-"""These sources start SGLang since 0.5.9 with --scheduler-recv-interval 30: measured first tokens come 24 to 35 steps
-later than prefill explains, in proportion to the time of a step."""
 _ROOM_FOR_CACHE: Final = 0.5
 """A row without tensor parallelism gets the smallest that leaves this share of the device beside the weights."""
-_METRICS: Final = ("output_tokens_s_total", "ttft_ms_mean", "tpot_ms_mean", "e2e_ms_mean", "requests_s", "rtfx")
+_METRICS: Final = {
+    "output_tokens_s_total": "output_tokens_per_s", "ttft_ms_mean": "ttft_ms", "tpot_ms_mean": "tpot_ms",
+    "e2e_ms_mean": "e2e_ms", "requests_s": "requests_per_s", "rtfx": "rtfx",
+}  # fmt: skip
+"""Columns of tables and fields of predictions."""
 COLUMNS: Final = (
     "id",
     *(f"pred_{name}{end}" for name in _METRICS for end in ("", "_low", "_high")),
@@ -64,6 +63,8 @@ COLUMNS: Final = (
     "error",
 )
 Row = Mapping[str, str]
+Predicted = tuple[Row, Prediction | StagePrediction | None, str]
+"""A row, its prediction, and why there is none."""
 
 
 def read_rows(path: Path) -> tuple[Row, ...]:
@@ -88,7 +89,7 @@ def read_rows(path: Path) -> tuple[Row, ...]:
     return rows
 
 
-def predicted_rows(rows: Iterable[Row]) -> Iterator[tuple[Row, Prediction | None, str]]:
+def predicted_rows(rows: Iterable[Row]) -> Iterator[Predicted]:
     """Each row with its prediction, or with None and the reason."""
     for row in rows:
         try:
@@ -99,13 +100,15 @@ def predicted_rows(rows: Iterable[Row]) -> Iterator[tuple[Row, Prediction | None
             yield row, None, f"not understood: {error}"[:200]
 
 
-def predict_row(row: Row) -> Prediction:
+def predict_row(row: Row) -> Prediction | StagePrediction:
     """The statistic that the row states, the mean or the median, stands as the mean.
 
     Raises RightsliceError or ValueError with the reason where there is no prediction."""
     task = row.get("task") or "llm"
+    if task in TASKS:
+        return predict_stage(row, TASKS[task], _device(row), round(_number(row, "n_gpus", 1.0)))
     if task != "llm":
-        raise ValueError(f"task {task}: only llm is predicted")
+        raise ValueError(f"task {task[:40]}: known are llm, {', '.join(TASKS)}")
     prompt, answer = _number(row, "isl"), _number(row, "osl")
     found = predict(deployment_of(row), load_of(row), prompt, answer)
     return replace(
@@ -136,7 +139,7 @@ def deployment_of(row: Row) -> Deployment:
         data_parallel_size=round(_number(row, "dp", 1.0)),
         expert_parallel=bool(architecture.moe) and _number(row, "ep", 1.0) > 1.0,
         weight_dtype=weights,
-        kv_dtype="fp8" if kv.startswith("fp8") else "bf16",
+        kv_dtype=_cache_dtype(architecture, name, version, kv),
         max_model_len=max(2, round(_number(row, "isl") + _number(row, "osl"))),
     )
     usual = engine_defaults(settings, where)
@@ -144,7 +147,7 @@ def deployment_of(row: Row) -> Deployment:
         settings,
         memory_fraction=usual.memory_fraction,
         max_num_seqs=usual.max_num_seqs,
-        max_num_batched_tokens=usual.max_num_batched_tokens,
+        max_num_batched_tokens=harnesses.batched_tokens(row, name, usual.max_num_batched_tokens),
         block_size_tokens=usual.block_size_tokens,
     )
     if not row.get("tp"):
@@ -154,26 +157,30 @@ def deployment_of(row: Row) -> Deployment:
 
 def load_of(row: Row) -> Load:
     """The load of a row; what is known of its source's harness is taken into account."""
-    kind, source = row["load"], row.get("source", "")
+    kind = row["load"]
     if kind not in get_args(LoadKind):
         raise ValueError(f"unknown load {kind[:40]!r}")
-    engine, version = _engine(row)
-    recent = not version or version_key(version) >= version_key(_RECEIVES_SINCE)
-    waits = engine == "sglang" and source.startswith(_RECEIVING) and recent
     common = Load(
         kind,  # type: ignore[arg-type]
-        shortest_share=next((share for name, share in _SHORTER.items() if source.startswith(name)), 1.0),
-        waiting_steps=_WAITING_STEPS if waits else 0.0,
+        shortest_share=harnesses.shortest_share(row),
+        waiting_steps=harnesses.waiting_steps(row, *_engine(row)),
     )
     if kind == "open":
-        return replace(common, rate_per_s=_number(row, "request_rate"))
+        audited = harnesses.is_audited(row)
+        return replace(
+            common,
+            rate_per_s=_number(row, "request_rate"),
+            sent=harnesses.requests_sent(row),
+            lasts_s=harnesses.AUDITED_S if audited else common.lasts_s,
+            sustained=audited,
+        )
     if kind == "saturated":
         return common
     given = row.get("concurrency_or_batch") or row.get("request_rate", "")
     return replace(common, requests=_number({"requests": given}, "requests"))
 
 
-def table(found: Iterable[tuple[Row, Prediction | None, str]]) -> str:
+def table(found: Iterable[Predicted]) -> str:
     """The CSV text of predictions, columns COLUMNS."""
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
@@ -182,19 +189,13 @@ def table(found: Iterable[tuple[Row, Prediction | None, str]]) -> str:
     return text.getvalue()
 
 
-def record(row: Row, prediction: Prediction | None, reason: str) -> dict[str, str]:
+def record(row: Row, prediction: Prediction | StagePrediction | None, reason: str) -> dict[str, str]:
     """One line of the table, by column."""
     line = {"id": row["id"], "error": reason}
     if prediction is None:
         return line
-    metrics = {
-        "output_tokens_s_total": prediction.output_tokens_per_s,
-        "ttft_ms_mean": prediction.ttft_ms,
-        "tpot_ms_mean": prediction.tpot_ms,
-        "e2e_ms_mean": prediction.e2e_ms,
-        "requests_s": prediction.requests_per_s,
-    }
-    for name, metric in metrics.items():
+    for name, field in _METRICS.items():
+        metric: Metric | None = getattr(prediction, field, None)
         if metric is not None:
             line |= _columns(f"pred_{name}", metric)
     return line | {"provenance": prediction.provenance, "cell": prediction.cell}
@@ -256,6 +257,12 @@ def _precision(row: Row) -> tuple[Dtype, str]:
     return dtype, kv  # type: ignore[return-value]
 
 
+def _cache_dtype(architecture: Architecture, engine: str, version: str, kv: str) -> KvDtype:
+    """`auto` is what the engine makes of the checkpoint."""
+    asked = "fp8" if kv.startswith("fp8") else "" if kv == "auto" and engine in engines() else "bf16"
+    return cast("KvDtype", cache_dtype(architecture, engine, version, "bf16", asked) if engine in engines() else asked)
+
+
 def _engine(row: Row) -> tuple[str, str]:
     """Name in the catalogue (an unknown one as it is) and a version number, empty for the newest.
 
@@ -277,8 +284,8 @@ def _engine(row: Row) -> tuple[str, str]:
 
 
 def _roomy(architecture: Architecture, where: Device, settings: EngineSettings, accelerators: int) -> EngineSettings:
-    """The smallest tensor parallel size whose weights leave room for a cache."""
-    sizes = [size for size in (1, 2, 4, 8, 16) if accelerators % size == 0] or [1]
+    """The smallest tensor parallel size within a server whose weights leave room for a cache."""
+    sizes = [size for size in (1, 2, 4, 8) if accelerators % size == 0] or [1]
     found = settings
     for size in sizes:
         found = replace(settings, tensor_parallel_size=size)

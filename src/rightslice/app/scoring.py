@@ -3,7 +3,7 @@
 Error = |predicted - measured| / measured. Throughput counts for loads that reach it (not for open ones, which echo the
 offered rate); where only input and output tokens together were measured, the output's part. TPOT counts for answers of
 at least 20 tokens, TTFT for static batches, closed loops and open loops below capacity, end-to-end time for all but
-bursts. Rows of quality D are left out.
+bursts. Rows of quality D are left out. Speech, embedding and reranking are scored apart, all their metrics together.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from statistics import fmean, median
 from typing import Final, Literal
 
 from rightslice.app.predict import Prediction
-from rightslice.app.predict_rows import Row
+from rightslice.app.predict_rows import Predicted, Row
+from rightslice.app.predict_stages import StagePrediction
 from rightslice.core.estimate import Metric
 from rightslice.core.results import Score
 
@@ -32,7 +33,7 @@ class Point:
     row: str
     group: str
     cell: str
-    metric: MetricName
+    metric: str
     measured: float
     predicted: float
     low: float
@@ -46,7 +47,9 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """Rows of the table that count, the share of them that was predicted, and the scores; None without rows."""
+    """Rows of the table that count, the share of them that was predicted, and the scores; None without rows.
+
+    `stages`: of speech, embedding and reranking."""
 
     rows: int
     coverage: float
@@ -56,6 +59,7 @@ class Scored:
     e2e: Score | None
     by_group: tuple[Mapping[str, object], ...]
     by_cell: tuple[Mapping[str, object], ...]
+    stages: Score | None = None
 
 
 def measured(row: Row) -> dict[MetricName, float]:
@@ -97,10 +101,31 @@ def points(row: Row, prediction: Prediction) -> tuple[Point, ...]:
     )
 
 
-def scored(found: Iterable[tuple[Row, Prediction | None, str]]) -> Scored:
+def stage_points(row: Row, prediction: StagePrediction) -> tuple[Point, ...]:
+    """What was measured of a stage and is predicted."""
+    predicted = {
+        "ttft_ms_mean": prediction.ttft_ms,
+        "e2e_ms_mean": prediction.e2e_ms,
+        "requests_s": prediction.requests_per_s,
+        "rtfx": prediction.rtfx,
+    }
+    return tuple(
+        Point(
+            row["id"], row.get("group", ""), prediction.cell, name, float(row[name]), guess.mean, guess.low, guess.high
+        )
+        for name, guess in predicted.items()
+        if guess is not None and row.get(name)
+    )
+
+
+def scored(found: Iterable[Predicted]) -> Scored:
     """All rows of a table with their predictions."""
-    rows = [(row, prediction) for row, prediction, _ in found if counts(row)]
+    every = [(row, prediction) for row, prediction, _ in found if row.get("quality") != "D"]
+    rows = [
+        (row, prediction) for row, prediction in every if counts(row) and not isinstance(prediction, StagePrediction)
+    ]
     seen = [point for row, prediction in rows if prediction for point in points(row, prediction)]
+    stages = [p for row, found in every if isinstance(found, StagePrediction) for p in stage_points(row, found)]
     answered = sum(prediction is not None for _, prediction in rows)
     whole = {name: score([p for p in seen if p.metric == name]) for name in METRICS}
     return Scored(
@@ -112,6 +137,7 @@ def scored(found: Iterable[tuple[Row, Prediction | None, str]]) -> Scored:
         e2e=whole["e2e"],
         by_group=_table(seen, "group", lambda p: p.group),
         by_cell=_table(seen, "cell", lambda p: p.cell),
+        stages=score(stages),
     )
 
 

@@ -8,7 +8,6 @@ from functools import cache
 from importlib import resources
 from typing import Final, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict
 
 from rightslice.catalogue.architecture import Architecture
@@ -57,6 +56,7 @@ class Total(_Section):
     macro_median_ape: float
     within_20pct: float
     interval_coverage: float | None = None
+    bound_coverage: float | None = None
 
 
 class Peer(_Section):
@@ -80,6 +80,17 @@ class Group(_Section):
     e2e: float | None = None
 
 
+class Suspicious(_Section):
+    """Rows that look wrong: left out of fits, never out of scores."""
+
+    source: str
+    engine: str
+    model: str
+    accelerator: str
+    reason: str
+    rows: int
+
+
 class Decision(_Section):
     """Picks by prediction under objectives of one metric: how often they break it, and the throughput they keep."""
 
@@ -90,7 +101,7 @@ class Decision(_Section):
 
 
 class Document(_Section):
-    """`totals`: fitted, groups left out, sources left out -> metric -> error."""
+    """`totals`: fitted, groups left out, sources left out -> metric -> error. `finer`: cells by family, arithmetic."""
 
     version: str
     source: str
@@ -100,8 +111,10 @@ class Document(_Section):
     decisions: tuple[Decision, ...]
     unvalidated: dict[str, float]
     cells: dict[str, Cell]
+    finer: dict[str, Cell]
     peers: tuple[Peer, ...]
     groups: tuple[Group, ...]
+    suspicious: tuple[Suspicious, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,24 +144,23 @@ class Bands:
 
 @cache
 def document() -> Document:
-    """The shipped errors (data/accuracy.yaml)."""
-    text = resources.files("rightslice.performance").joinpath("data/accuracy.yaml").read_text("utf-8")
-    return Document.model_validate(yaml.load(text, Loader=yaml.CSafeLoader))
+    """The shipped errors (data/accuracy.json)."""
+    text = resources.files("rightslice.performance").joinpath("data/accuracy.json").read_text("utf-8")
+    return Document.model_validate_json(text)
 
 
 def band(architecture: Architecture, device: Device, settings: EngineSettings) -> Band:
     """Band of a configuration's times.
 
-    80 % quantile of |log(predicted / measured)| of throughput and TPOT over published rows of the same cell, predicted
-    by constants that were fitted without their groups (model family, accelerator), every group weighing the same.
-    Without measured rows: `unvalidated`, at least 0.4. TTFT under load also depends on the client, so it is not in the
-    band; see `bands`.
+    80 % quantile of |log(predicted / measured)| of throughput and TPOT over published rows of the same finer cell, or
+    of its cell where nothing finer was measured, predicted by constants that were fitted without their groups (model
+    family, accelerator). Without measured rows: `unvalidated`, at least 0.4. TTFT under load also depends on the
+    client, so it is not in the band; see `bands`.
     """
-    name = cell_name(architecture, device, settings)
-    cell = document().cells.get(name)
+    cell = _known(architecture, device, settings, "")
     if cell:
         return Band(cell.relative_error, "first-principles")
-    return Band(_unvalidated(name), "unvalidated")
+    return Band(_unvalidated(cell_name(architecture, device, settings)), "unvalidated")
 
 
 def bands(
@@ -160,7 +172,7 @@ def bands(
     partly assumed, so nothing measured speaks for it.
     """
     name = cell_name(architecture, device, settings, load)
-    cell = None if guessed else document().cells.get(name) or document().cells.get(name.removesuffix("+open"))
+    cell = None if guessed else _known(architecture, device, settings, load)
     if cell is None:
         return Bands(name, {metric: _wide(metric, _unvalidated(name)) for metric in _METRICS})
     found: dict[MetricName, MetricBand] = {}
@@ -171,6 +183,17 @@ def bands(
         else:
             found[metric] = _wide(metric, max(cell.relative_error, document().unvalidated["least"]))
     return Bands(name, found)
+
+
+def _known(architecture: Architecture, device: Device, settings: EngineSettings, load: str) -> Cell | None:
+    """The finer cell, the cell, then what is known of other loads than open ones."""
+    found = document()
+    for kind in dict.fromkeys((load, "")):
+        names = (f(architecture, device, settings, kind) for f in (finer_name, cell_name))
+        for name, table in zip(names, (found.finer, found.cells), strict=True):
+            if name in table:
+                return table[name]
+    return None
 
 
 _METRICS: Final[tuple[MetricName, ...]] = ("throughput", "tpot", "ttft", "e2e")
@@ -192,10 +215,20 @@ def cell_name(architecture: Architecture, device: Device, settings: EngineSettin
 
     The engine is followed by the version that ends its era, if it is not today's.
     """
+    return _name(architecture, device, settings, load, _silicon(device))
+
+
+def finer_name(architecture: Architecture, device: Device, settings: EngineSettings, load: str = "") -> str:
+    """`dense/hopper:8bit/vllm`: as the cell, by family of devices and arithmetic of the weights."""
+    arithmetic = coefficients.arithmetic(device, settings.weight_dtype)
+    return _name(architecture, device, settings, load, f"{coefficients.family(device)}:{arithmetic}")
+
+
+def _name(architecture: Architecture, device: Device, settings: EngineSettings, load: str, silicon: str) -> str:
     kind = "moe" if architecture.moe else "dense"
     limit = coefficients.era_limit(device, settings)
     era = f"<{limit}" if limit else ""
-    parts = [f"{kind}/{_silicon(device)}/{settings.engine}{era}", *_peculiarities(architecture, device, settings)]
+    parts = [f"{kind}/{silicon}/{settings.engine}{era}", *_peculiarities(architecture, device, settings)]
     return "+".join([*parts, *(["open"] if load == "open" else [])])
 
 

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
+from typing import Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict
 
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.hardware import Accelerator, Device
-from rightslice.catalogue.versions import version_key
+from rightslice.catalogue.versions import VersionKey, version_key
 from rightslice.core.engine import DTYPE_BITS, EngineSettings
 from rightslice.core.errors import BadInputError, Diagnostic
 
@@ -65,6 +66,7 @@ class _Layer(_Section):
     decode_attention_us: float
     experts_floor_us: float
     expert_padding_rows: float
+    routing_evenness: float
 
 
 _Shots = tuple[float, float, float, float]
@@ -77,8 +79,9 @@ class _AllReduce(_Section):
 
 
 class _Era(_Section):
-    """An engine up to a version: times of its host, efficiency of its kernels over that of the families."""
+    """Versions of an engine: times of its host, efficiency of its kernels over that of the families."""
 
+    since: str = ""
     before: str = ""
     step_us: float = 1000.0
     sequence_us: float = 5.0
@@ -88,9 +91,11 @@ class _Era(_Section):
     launch: float = 1.0
     quantise_us: float = 0.0
     compute: float = 1.0
+    quantised_compute: float = 1.0
     bandwidth: float = 1.0
     cache_bandwidth: float = 1.0
     expert_compute: float = 1.0
+    expert_weight_only: float = 1.0
     expert_prefill: float = 1.0
     shares_heads: bool = True
 
@@ -124,6 +129,15 @@ class MatrixPath:
     def times(self, compute: float, bandwidth: float) -> MatrixPath:
         """The same at these shares of its rates."""
         return replace(self, flops_per_s=self.flops_per_s * compute, bytes_per_s=self.bytes_per_s * bandwidth)
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """`padding_rows`: what a touched expert computes beyond its own rows. `evenness`: shape of the gamma distribution
+    of experts' popularity."""
+
+    padding_rows: float
+    evenness: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,16 +192,43 @@ class Launches:
     sequence_s: float
 
 
+def _read(name: str) -> dict[str, Any]:
+    text = resources.files("rightslice.performance").joinpath(f"data/{name}").read_text("utf-8")
+    found: dict[str, Any] = yaml.load(text, Loader=yaml.CSafeLoader)
+    return found
+
+
+_factors_in_force: list[Mapping[str, float]] = []
+
+
+def use_factors(factors: Mapping[str, float]) -> None:
+    """Replace the shipped refinements for the rest of the process: for fits."""
+    _factors_in_force[:] = [factors]
+    _document.cache_clear()
+
+
+def use_shipped_factors() -> None:
+    """Undo `use_factors`."""
+    _factors_in_force.clear()
+    _document.cache_clear()
+
+
 @cache
 def _document() -> _Document:
-    text = resources.files("rightslice.performance").joinpath("data/coefficients.yaml").read_text("utf-8")
-    return _Document.model_validate(yaml.load(text, Loader=yaml.CSafeLoader))
+    """The coefficients times their refinements, by paths such as `families/hopper/gemm/efficiency/8bit/0`."""
+    raw = _read("coefficients.yaml")
+    for path, factor in (_factors_in_force[0] if _factors_in_force else _read("refinements.yaml")["factors"]).items():
+        *above, last = (int(part) if part.isdigit() else part for part in path.split("/"))
+        inside: Any = raw
+        for part in above:
+            inside = inside[part]
+        inside[last] *= factor
+    return _Document.model_validate(raw)
 
 
 @cache
 def _shipped_eras() -> Mapping[str, tuple[_Era, ...]]:
-    text = resources.files("rightslice.performance").joinpath("data/eras.yaml").read_text("utf-8")
-    return _Eras.model_validate(yaml.load(text, Loader=yaml.CSafeLoader)).eras
+    return _Eras.model_validate(_read("eras.yaml")).eras
 
 
 _eras_in_force: list[Mapping[str, tuple[_Era, ...]]] = []
@@ -227,9 +268,14 @@ def _rate(device: Device, dtype: str) -> tuple[float, str]:
     return (native, document.modes[unit]) if unit and native > sixteen else (sixteen, "weight-only")
 
 
+def arithmetic(device: Device, dtype: str) -> str:
+    """How the device multiplies weights of that dtype: `16bit`, `8bit`, `4bit`, or `weight-only` in 16-bit units."""
+    return _rate(device, dtype)[1]
+
+
 def is_weight_only(device: Device, dtype: str) -> bool:
     """True when the device multiplies weights of that dtype through its 16-bit units."""
-    return _rate(device, dtype)[1] == "weight-only"
+    return arithmetic(device, dtype) == "weight-only"
 
 
 def _path(device: Device, dtype: str, table: dict[str, Efficiency], norm: float) -> MatrixPath:
@@ -267,9 +313,10 @@ def attention_path(device: Device, kv_dtype: str) -> AttentionPath:
     )
 
 
-def expert_padding_rows() -> float:
-    """Rows that a touched expert computes beyond its own."""
-    return _document().layer.expert_padding_rows
+def routing() -> Routing:
+    """How tokens spread over experts, the same for every model."""
+    layer = _document().layer
+    return Routing(layer.expert_padding_rows, layer.routing_evenness)
 
 
 def small_kernel_bytes_per_s(device: Device) -> float:
@@ -299,18 +346,24 @@ def link(device: Device, engine: str, devices: int) -> Link:
 def era_key(device: Device, settings: EngineSettings) -> tuple[str, int]:
     """Where an engine's era stands: its name, with the device's family or without, and which of its eras.
 
-    The newest for an empty version; vLLM's of today for an unknown engine.
+    The newest for an empty version; vLLM's for an unknown engine.
     """
     table = _eras_in_force[0] if _eras_in_force else _shipped_eras()
-    names = (f"{settings.engine}/{family(device)}", settings.engine)
-    name = next((known for known in names if known in table), "")
-    if not name:
-        return _OTHERS, len(table[_OTHERS]) - 1
-    version = version_key(settings.version) if settings.version else None
-    for at, row in enumerate(table[name]):
-        if not row.before or (version and version < version_key(row.before)):
-            return name, at
-    return name, len(table[name]) - 1
+    known = settings.engine in table
+    engine = settings.engine if known else _OTHERS
+    version = version_key(settings.version) if known and settings.version else None
+    for name in (f"{engine}/{family(device)}", engine):
+        for at, row in enumerate(table.get(name, ())):
+            if _holds(row, version):
+                return name, at
+    return engine, len(table[engine]) - 1
+
+
+def _holds(row: _Era, version: VersionKey | None) -> bool:
+    if version is None:
+        return not row.before
+    old = bool(row.since) and version < version_key(row.since)
+    return not old and (not row.before or version < version_key(row.before))
 
 
 def _host(device: Device, settings: EngineSettings) -> _Era:
@@ -326,11 +379,12 @@ def era_limit(device: Device, settings: EngineSettings) -> str:
 def era(device: Device, settings: EngineSettings) -> Era:
     """The era of an engine on the device's family, else on any; an unknown engine is taken as vLLM of today."""
     row = _host(device, settings)
+    native = arithmetic(device, settings.weight_dtype) in ("8bit", "4bit")
     return Era(
-        compute=row.compute,
+        compute=row.quantised_compute if native else row.compute,
         bandwidth=row.bandwidth,
         cache_bandwidth=row.cache_bandwidth,
-        expert_compute=row.expert_compute,
+        expert_compute=row.expert_weight_only if is_weight_only(device, settings.weight_dtype) else row.expert_compute,
         expert_prefill=row.expert_prefill,
         request_s=row.request_us * _US,
         shares_heads=row.shares_heads,

@@ -107,7 +107,7 @@ def _experts_s(architecture: Architecture, device: Device, settings: EngineSetti
     """
     era = coefficients.era(device, settings)
     path = coefficients.expert_path(device, settings.weight_dtype).times(era.expert_compute, era.bandwidth)
-    padding = coefficients.expert_padding_rows()
+    routing = coefficients.routing()
     beyond_graphs = np.maximum(tokens - _LARGEST_GRAPH, 0.0) / np.maximum(tokens, 1.0)
     longer = 1.0 + (era.expert_prefill - 1.0) * beyond_graphs
     everyone = settings.tensor_parallel_size * settings.data_parallel_size
@@ -116,7 +116,7 @@ def _experts_s(architecture: Architecture, device: Device, settings: EngineSetti
     total = np.zeros_like(tokens)
     for group in architecture.moe:
         pairs = all_tokens * group.experts_per_token / ranks
-        one = operators.experts_s(pairs, group.experts / ranks, group.expert_parameters / width, path, padding)
+        one = operators.experts_s(pairs, group.experts / ranks, group.expert_parameters / width, path, routing)
         total = total + group.layers * one * longer
     return total
 

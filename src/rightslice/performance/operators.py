@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rightslice.performance.coefficients import AttentionPath, Link, MatrixPath
+from rightslice.performance.coefficients import AttentionPath, Link, MatrixPath, Routing
 
 Tokens = NDArray[np.float64]
 
@@ -35,21 +35,25 @@ def linear_s(tokens: Tokens, parameters: float, path: MatrixPath) -> Tokens:
     return roofline_s(2.0 * tokens * parameters / path.flops_per_s, read_s, path.norm)
 
 
-def experts_touched(pairs: Tokens, experts: float) -> Tokens:
-    """Experts that at least one of `pairs` (token, expert) assignments hits: E (1 - exp(-pairs / E))."""
-    return np.asarray(experts * -np.expm1(-pairs / experts))
+def experts_touched(pairs: Tokens, experts: float, evenness: float) -> Tokens:
+    """Experts that at least one of `pairs` (token, expert) assignments hits, where some are more popular than others.
+
+    E (1 - (1 + pairs / (E k))^-k): experts hit at rates that are gamma distributed with shape k = `evenness` around
+    pairs / E. Even routing, k without bound, gives E (1 - exp(-pairs / E)).
+    """
+    return np.asarray(experts * -np.expm1(-evenness * np.log1p(pairs / (experts * evenness))))
 
 
-def experts_s(pairs: Tokens, experts: float, expert_parameters: float, path: MatrixPath, padding: float) -> Tokens:
+def experts_s(pairs: Tokens, experts: float, expert_parameters: float, path: MatrixPath, routing: Routing) -> Tokens:
     """Routed experts of one layer on one device.
 
     C = 2 (pairs + touched padding) P / rate, M = touched P w / bandwidth with touched experts, P = `expert_parameters`
-    of this device's share of one expert and w bytes per weight; `padding`: rows that a touched expert computes beyond
+    of this device's share of one expert and w bytes per weight; padding: rows that a touched expert computes beyond
     its own, because its last tile is not full.
     """
-    touched = experts_touched(pairs, experts)
+    touched = experts_touched(pairs, experts, routing.evenness)
     read_s = touched * expert_parameters * path.weight_bytes / path.bytes_per_s
-    rows = pairs + touched * padding
+    rows = pairs + touched * routing.padding_rows
     return roofline_s(2.0 * rows * expert_parameters / path.flops_per_s, read_s, path.norm)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from rightslice.catalogue.accelerators import accelerator
@@ -9,7 +11,9 @@ from rightslice.catalogue.hardware import Device
 from rightslice.core.estimate import Provenance
 from rightslice.performance.coefficients import sixteen_bit_flops
 from rightslice.performance.costs import PS_PER_S, StageCosts
-from rightslice.spec.workload import Profile
+
+if TYPE_CHECKING:
+    from rightslice.spec.workload import Profile
 
 REPEAT_ERROR = 0.20
 """Two equal slices under the same load differ by up to 18 %, a slice and the whole GPU by up to 12 % where the stage

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rightslice.core.quantities import format_bytes
-from rightslice.core.text import plural
 from rightslice.memory.advice import PrecisionReport
 from rightslice.memory.sizing import SizeReport
 from rightslice.memory.startup import StartupReport
@@ -119,7 +118,8 @@ def _fits(canvas: Canvas, report: SizeReport) -> None:
         canvas.line(("Fits on none of the accelerators asked about.", "bold"), indent=2)
         return
     number = len({fit.accelerator for fit in report.fits})
-    canvas.line((f"Fits on {plural(number, 'accelerator')}", "bold"), indent=2)
+    title = "Fits on" if number == 1 else f"Fits on {number} kinds of accelerators"
+    canvas.line((title, "bold"), indent=2)
     columns = [Column("accelerator"), Column("how many", "right"), Column("sequences at once", "right")]
     rows = [[fit.accelerator, f"{fit.count}", f"{fit.max_sequences:,}"] for fit in report.fits]
     if any(fit.split != "tensor" for fit in report.fits):

@@ -13,13 +13,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rightslice.core.errors import BadInputError, Diagnostic
-from rightslice.spec.workload import Tokens, TrafficClass
 from rightslice.traffic.conversations import BLOCK_TOKENS, Conversation, conversations
 from rightslice.traffic.generators import RateProfile, daily, following, gamma_bursts, measured_day, poisson
 from rightslice.traffic.lengths import Side, lengths
@@ -27,6 +26,9 @@ from rightslice.traffic.operations import merged
 from rightslice.traffic.prompts import with_blocks
 from rightslice.traffic.recorded import NONE, Labels, PrefixBlocks, offsets_of
 from rightslice.traffic.traces import Trace
+
+if TYPE_CHECKING:
+    from rightslice.spec.workload import Tokens, TrafficClass
 
 PS_PER_S: Final = 1e12
 DAY_S: Final = 86_400.0

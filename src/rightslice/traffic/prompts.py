@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rightslice.spec.workload import TrafficClass
 from rightslice.traffic.conversations import groups, parted, shared_blocks
 from rightslice.traffic.recorded import NONE, Trace
+
+if TYPE_CHECKING:
+    from rightslice.spec.workload import TrafficClass
 
 MAX_BLOCKS: Final = 8_000_000
 """Of all prompts of one run; longer runs are cut into larger blocks. A cache takes 24 bytes for each, per replica."""

@@ -70,7 +70,8 @@ def test_every_kind_of_row_is_predicted(changes: dict[str, str]) -> None:
     [
         ({"hw": "Abacus-9000"}, "unknown accelerator"),
         ({"model": "Nobody-9B", "params_b": ""}, "unknown model"),
-        ({"task": "asr"}, "only llm"),
+        ({"task": "asr"}, "no measured run"),
+        ({"task": "painting"}, "known are llm"),
         ({"isl": "many"}, "isl"),
         ({"load": "sideways"}, "unknown load"),
         ({"load": "open", "request_rate": ""}, "request_rate"),
@@ -127,3 +128,38 @@ def test_ragged_lines_and_blanks_do_no_harm(tmp_path: Path) -> None:
     assert found[0][1] is not None
     assert found[1][1] is None
     assert table(found).startswith(",".join(COLUMNS) + "\n")
+
+
+def test_a_measured_stage_answers_for_its_own_server_and_widely_for_others() -> None:
+    speech = {"task": "asr", "model": "Parakeet-CTC-1.1B", "engine": "nim-riva", "isl": "", "osl": "", "precision": ""}
+    own = predicted(**speech, notes="offline mode")
+    assert (own["error"], own["provenance"]) == ("", "measured")
+    assert float(own["pred_e2e_ms_mean"]) == pytest.approx(99.0)
+    assert float(own["pred_rtfx"]) == pytest.approx(304.0)
+    other = predicted(**speech, notes="offline mode", hw="L4-24GB")
+    assert other["provenance"] == "unvalidated"
+    assert float(other["pred_e2e_ms_mean"]) > float(own["pred_e2e_ms_mean"])
+    assert float(other["pred_rtfx_high"]) >= 1.5 * float(other["pred_rtfx"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "tokens"),
+    [
+        ({"source": "inferencex-via-aiconfigurator", "engine": "tensorrt-llm", "engine_version": "1.2.0"}, 640),
+        ({"source": "aiconfigurator-silicon-nvidia"}, 4096),
+        ({}, 8192),
+    ],
+)
+def test_what_is_known_of_a_harness_sets_the_token_budget(changes: dict[str, str], tokens: int) -> None:
+    assert deployment_of({**ROW, **changes}).settings.max_num_batched_tokens == tokens
+
+
+def test_what_is_known_of_a_harness_sets_the_load() -> None:
+    audited = load_of({**ROW, "source": "mlperf-inference-v5.1", "load": "open", "request_rate": "2"})
+    assert audited.sustained
+    assert audited.lasts_s == 600.0
+    counted = load_of({**ROW, "load": "open", "request_rate": "2", "notes": "F online, 200 requests; SLA met"})
+    assert (counted.sent, counted.sustained) == (200, False)
+    waiting = {"source": "inferencex-x", "engine": "tensorrt-llm", "engine_version": "1.2.0", "dp": "4"}
+    assert load_of({**ROW, **waiting}).waiting_steps == 60.0
+    assert load_of({**ROW, "source": "aiconfigurator-silicon-nvidia", "hw": "B200-SXM-180GB"}).shortest_share == 0.8

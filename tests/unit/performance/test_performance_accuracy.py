@@ -22,7 +22,7 @@ VLLM = replace(cases.VLLM, version="0.33.0")
         (H100, replace(VLLM, version=""), "dense/datacentre/vllm"),
         (H100, replace(VLLM, version="nightly-5b8c30d"), "dense/datacentre/vllm"),
         (H100, replace(VLLM, version="0.7.3"), "dense/datacentre/vllm<0.8.0"),
-        (H100, replace(VLLM, version="0.10.2"), "dense/datacentre/vllm<0.14.0"),
+        (H100, replace(VLLM, version="0.10.2"), "dense/datacentre/vllm"),
         (cases.A100_3G, VLLM, "dense/datacentre/vllm+slice"),
         (cases.whole(cases.L40S), VLLM, "dense/workstation/vllm"),
         (cases.whole(cases.MI300X), VLLM, "dense/amd/vllm"),

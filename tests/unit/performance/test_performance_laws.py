@@ -9,13 +9,16 @@ import pytest
 
 import performance_cases as cases
 from rightslice.catalogue.architecture import AttentionGroup
+from rightslice.catalogue.hardware import Device
 from rightslice.core.errors import BadInputError
 from rightslice.performance import coefficients
 from rightslice.performance.costs import StepCosts
 from rightslice.performance.laws import step_costs
 
 A100, H100 = cases.whole(cases.A100), cases.whole(cases.H100)
-CACHE_BANDWIDTH = coefficients.era(H100, cases.VLLM).cache_bandwidth
+CACHE_BYTES_PER_S = (
+    coefficients.attention_path(H100, "bf16").bytes_per_s * coefficients.era(H100, cases.VLLM).cache_bandwidth
+)
 
 
 def decode_ms(costs: StepCosts, sequences: int, context: int) -> float:
@@ -93,7 +96,7 @@ def test_a_latent_cache_is_whole_on_every_device_and_kv_heads_are_split() -> Non
     mla = replace(cases.LLAMA_8B, attention=(latent,))
     tp4 = replace(cases.VLLM, tensor_parallel_size=4)
     assert step_costs(mla, H100, tp4, typical_tokens=500).kv_token_ps == pytest.approx(
-        32 * 576 * 2 / (3.35e12 * 0.94 * CACHE_BANDWIDTH) * 1e12, rel=0.01
+        32 * 576 * 2 / CACHE_BYTES_PER_S * 1e12, rel=0.01
     )
     whole, split = (step_costs(cases.LLAMA_8B, H100, s, typical_tokens=500).kv_token_ps for s in (cases.VLLM, tp4))
     assert split == pytest.approx(whole / 4, rel=1e-3)
@@ -108,9 +111,7 @@ def test_recurrent_state_is_read_and_written_once_per_sequence() -> None:
     assert costs.kv_token_ps == 0
     assert costs.attention_ps == 0
     host_ps = step_costs(cases.LLAMA_8B, H100, cases.VLLM, typical_tokens=500).sequence_ps
-    assert costs.sequence_ps - host_ps == pytest.approx(
-        2 * 32 * 10**7 / (3.35e12 * 0.94 * CACHE_BANDWIDTH) * 1e12, rel=0.01
-    )
+    assert costs.sequence_ps - host_ps == pytest.approx(2 * 32 * 10**7 / CACHE_BYTES_PER_S * 1e12, rel=0.01)
 
 
 def test_all_reduces_over_pcie_are_dearer_than_over_nvlink() -> None:
@@ -180,3 +181,25 @@ def test_ranks_share_experts_and_pay_for_their_exchange() -> None:
     assert sliced.tokens_ps[4096] == pytest.approx(eight.tokens_ps[4096], rel=0.01)
     far = replace(H100, accelerator=replace(H100.accelerator, link_domain_max=4))
     assert step_costs(cases.MIXTRAL, far, ranks, typical_tokens=500).tokens_ps[4096] > eight.tokens_ps[4096]
+
+
+def test_eras_of_a_family_hold_from_a_version_on_and_others_share_the_engines() -> None:
+    def key(device: Device, version: str, engine: str = "vllm") -> tuple[str, int]:
+        return coefficients.era_key(device, replace(cases.VLLM, engine=engine, version=version))
+
+    assert key(H100, "") == key(H100, "0.15.1") == ("vllm/hopper", 0)
+    assert key(H100, "0.7.3") == key(A100, "0.7.3")
+    assert key(A100, "0.15.1") == ("vllm", 2)
+    assert key(H100, "3.1", engine="nobodys") == ("vllm/hopper", 0)
+
+
+def test_refinements_multiply_the_coefficients_of_the_operator_tables() -> None:
+    path = "families/hopper/attention/decode/16"
+    try:
+        coefficients.use_factors({})
+        plain = coefficients.attention_path(H100, "bf16").bytes_per_s
+        coefficients.use_factors({path: 0.5})
+        assert coefficients.attention_path(H100, "bf16").bytes_per_s == pytest.approx(plain / 2)
+    finally:
+        coefficients.use_shipped_factors()
+    assert coefficients.attention_path(H100, "bf16").bytes_per_s >= 0.3 * plain

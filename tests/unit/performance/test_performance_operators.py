@@ -7,7 +7,7 @@ import pytest
 
 from rightslice.catalogue.accelerators import device
 from rightslice.performance import coefficients, operators
-from rightslice.performance.coefficients import AttentionPath, Link, MatrixPath
+from rightslice.performance.coefficients import AttentionPath, Link, MatrixPath, Routing
 
 PATH = MatrixPath(flops_per_s=1e12, bytes_per_s=1e9, weight_bytes=2.0, norm=1.0)
 
@@ -26,20 +26,29 @@ def test_linear_reads_weights_once_and_computes_per_token() -> None:
 
 
 def test_few_pairs_touch_few_experts_and_many_touch_all() -> None:
-    touched = operators.experts_touched(np.array([1.0, 64.0, 1e6]), 64.0)
+    touched = operators.experts_touched(np.array([1.0, 64.0, 1e6]), 64.0, 1e6)
     assert touched[0] == pytest.approx(1.0, rel=0.01)
     assert touched[1] == pytest.approx(64 * (1 - np.exp(-1)))
     assert touched[2] == pytest.approx(64.0)
 
 
+def test_popular_experts_leave_others_untouched() -> None:
+    uneven = operators.experts_touched(np.array([1.0, 64.0, 1e9]), 64.0, 1.0)
+    assert uneven[0] == pytest.approx(1.0, rel=0.02)
+    assert uneven[1] == pytest.approx(32.0)
+    assert uneven[2] == pytest.approx(64.0, rel=1e-3)
+
+
 def test_experts_read_only_what_they_touch() -> None:
-    one, all_of_them = operators.experts_s(np.array([1.0, 640.0]), 64.0, 1e6, PATH, 0.0)
+    one, all_of_them = operators.experts_s(np.array([1.0, 640.0]), 64.0, 1e6, PATH, Routing(0.0, 1e6))
     assert one == pytest.approx(2e-3, rel=0.02)
     assert all_of_them == pytest.approx(64 * 2e-3 + 640 * 2e-6, rel=0.02)
 
 
 def test_a_touched_expert_computes_a_whole_tile() -> None:
-    bare, padded = (operators.experts_s(np.array([1e6]), 64.0, 1e6, PATH, rows)[0] for rows in (0.0, 100.0))
+    bare, padded = (
+        operators.experts_s(np.array([1e6]), 64.0, 1e6, PATH, Routing(rows, 1e6))[0] for rows in (0.0, 100.0)
+    )
     assert padded - bare == pytest.approx(64 * 100 * 2e-6)
 
 
