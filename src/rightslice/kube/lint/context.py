@@ -84,10 +84,10 @@ class Context:
         return self._models[id(server)]
 
     def verdicts(self, server: Server) -> tuple[Verdict, ...]:
-        """Whether it starts, on each device where it may land; none where its memory is not known."""
+        """Whether it starts, on each GPU of NVIDIA where it may land; none where its memory is not known."""
         model = self.model(server)
         if id(server) not in self._verdicts:
-            devices = self.hardware(server.pod).devices
+            devices = tuple(seen for seen in self.hardware(server.pod).devices if seen.accelerator.vendor == "nvidia")
             self._verdicts[id(server)] = verdicts(server, model, devices) if model else ()
         return self._verdicts[id(server)]
 

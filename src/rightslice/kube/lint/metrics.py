@@ -15,7 +15,10 @@ from rightslice.catalogue.versions import version_key
 
 _PARTS: Final = re.compile(r"_(?:bucket|sum|count)$")
 _ALIKE: Final = 0.9
+_SIMILAR: Final = 0.7
 _LONGEST: Final = 120
+_OPEN: Final = re.compile(r"kv_|nixl_|lmcache|spec_decode|mm_|external_")
+"""Beginnings under which connectors and models add metrics of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +94,12 @@ def unknown(name: str) -> str | None:
         prefix = str(table["prefix"])
         if not plain.startswith((prefix, prefix.replace(":", "_"))):
             continue
+        if _OPEN.match(plain[len(prefix) :]):
+            return None
         known = [found for found in metrics() if metrics()[found].exporter == exporter]
         spelled = prefix + plain[len(prefix) :]
         closed = bool(table["closed"])
-        near = difflib.get_close_matches(spelled, known, n=1, cutoff=0.5 if closed else _ALIKE)
+        near = difflib.get_close_matches(spelled, known, n=1, cutoff=_SIMILAR if closed else _ALIKE)
         if "queue" in plain or "waiting" in plain or "pending" in plain:
             near = [found for found in known if "waiting" in found or "queue_req" in found or "pending" in found][
                 :1

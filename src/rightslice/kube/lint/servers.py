@@ -104,6 +104,13 @@ class Server:
         sizes = [self.number(f"--{kind}-parallel-size") or 1 for kind in ("pipeline", "data")]
         return self.tensor_parallel * int(max(1, sizes[0])) * int(max(1, sizes[1]))
 
+    @property
+    def weight_ranks(self) -> int:
+        """GPUs over which the weights are divided: data-parallel ones only with expert parallelism."""
+        spread = {"--enable-expert-parallel", "--expert-parallel-size"} & set(self.flags)
+        data = int(max(1, self.number("--data-parallel-size") or 1))
+        return self.ranks if spread else max(1, self.ranks // data)
+
     @cached_property
     def model(self) -> str:
         """What it serves, as written; empty where that is not said."""

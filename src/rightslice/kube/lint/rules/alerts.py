@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from rightslice.core.errors import Severity
 from rightslice.kube.lint.context import Context
 from rightslice.kube.lint.documents import Document
 from rightslice.kube.lint.finding import Hit, rule
@@ -211,7 +212,9 @@ def metric_unknown(context: Context) -> Iterator[Hit]:
             instead, known = unknown(use.name), metric(use.name)
             if instead is not None and use.name not in recorded:
                 fix = f"use {instead}" if instead else ""
-                yield Hit(alert.document, alert.path, f"{alert.name}: {use.name} is exported by no version", fix)
+                severity: Severity = "error" if instead else "warn"
+                message = f"{alert.name}: {use.name} is exported by no version"
+                yield Hit(alert.document, alert.path, message, fix, severity)
             elif known is not None and known.until and not any(known.exists(version) for version in running or ("",)):
                 fix = f"use {known.instead}" if known.instead else ""
                 message = f"{alert.name}: {use.name} is gone since {known.exporter} {known.until}"

@@ -104,8 +104,7 @@ def shared_claim(context: Context) -> Iterator[Hit]:
                 elif _generic(claim) and modes is None and len(pods) == 1 and context.server(pod) and pod.gpus:
                     message = (
                         f"claim {claim}, whose name is no model's own, is mounted for writing: where several "
-                        "workloads share "
-                        "it, it must be ReadWriteMany or they land on one node"
+                        "workloads share it, it must be ReadWriteMany or they land on one node"
                     )
                     yield Hit(pod.document, path, message)
 

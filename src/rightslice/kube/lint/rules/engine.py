@@ -116,8 +116,7 @@ _VARIABLES = (
     "RS6114", "warn",
     title="Tensor parallelism that is not needed",
     why="A model that fits one device is served cheaper by one: a second one adds traffic and, as a replica of "
-    "its own, "
-    "would double the rate.",
+    "its own, would double the rate.",
     fix="tensor parallel size 1, and replicas",
     evidence=("public manifest: sozercan/k8s-distributed-inference",),
 )  # fmt: skip

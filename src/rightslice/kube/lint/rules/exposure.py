@@ -13,6 +13,11 @@ from rightslice.kube.lint.rules.granted import needs_cuda
 from rightslice.kube.lint.values import Path, dig, entries, fields, shown, text
 from rightslice.kube.lint.workloads import Container, Pod
 
+_WITHOUT_CODE = frozenset({
+    "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3",
+    "gemma3_text", "opt", "falcon", "gpt_oss", "gpt2", "gpt_neox", "olmo2",
+})  # fmt: skip
+"""Families that the transformers library has had for long."""
 _INJECTED = {"vllm": ("vllm",), "nim": ("nim-server", "nim-http-api", "nim-grpc-api")}
 """Engine -> Service names whose variables (X_PORT=tcp://…) it reads as settings of its own."""
 _AGENTS = re.compile(r"dcgm|device-plugin|driver|toolkit|mig-manager|operator|exporter|csi|installer|cni|node-feature")
@@ -149,10 +154,11 @@ def service_variables(context: Context) -> Iterator[Hit]:
     evidence=("public manifest: andrewaddo/gke-vllm-hdml",),
 )  # fmt: skip
 def trust_remote_code(context: Context) -> Iterator[Hit]:
-    """Models whose architecture the catalogue knows as the engine's own."""
+    """Families that libraries and engines have by themselves."""
     for server in context.servers:
         model = context.model(server)
-        if "--trust-remote-code" in server.flags and model is not None and model.architecture is not None:
+        family = model.architecture.family if model is not None and model.architecture is not None else ""
+        if "--trust-remote-code" in server.flags and model is not None and family in _WITHOUT_CODE:
             path: Path = server.container.args_path
             yield Hit(server.container.document, path, f"{model.name} needs no --trust-remote-code")
 

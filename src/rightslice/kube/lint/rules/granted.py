@@ -123,8 +123,7 @@ def container_without_request(context: Context) -> Iterator[Hit]:
     "RS6203", "error",
     title="The GPU is taken past the scheduler",
     why="Access by the runtime class alone is seen by no scheduler, quota or cost report: any number of pods "
-    "land on the "
-    "same GPU.",
+    "land on the same GPU.",
     fix="request nvidia.com/gpu; to share, configure time-slicing or MPS in the device plugin",
     evidence=("public manifest: Angel-FulFilment-Services/Angel-Intelligence, 2026-02",),
 )  # fmt: skip
@@ -235,8 +234,7 @@ def cuda_visible_devices(context: Context) -> Iterator[Hit]:
     "RS6208", "error",
     title="No toleration for the GPU taint",
     why="A pod that does not tolerate the taint of its nodes stays Pending. GKE adds the toleration to pods "
-    "that request "
-    "GPUs; other platforms do not.",
+    "that request GPUs; other platforms do not.",
     fix="tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]",
     evidence=("Azure/AKS#1449", "public manifest: adityonugrohoid/gpu-autoscale-inference, 2026-03"),
 )  # fmt: skip

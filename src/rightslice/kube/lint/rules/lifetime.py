@@ -104,8 +104,7 @@ def kills_before_ready(context: Context) -> Iterator[Hit]:
         where = "from a hub" if load.downloads else "from a volume"
         message = (
             f"{guard.kind} kills after {guard.earliest_s} to {guard.window_s} s ({guard.written}); "
-            f"{model.about} {where} take "
-            f"about {load.weights_s:.0f} s and the engine about {load.engine_s:.0f} s more"
+            f"{model.about} {where} take about {load.weights_s:.0f} s and the engine about {load.engine_s:.0f} s more"
         )
         budget = -(-int(2 * load.total_s) // 10)
         fix = f"startupProbe: periodSeconds 10, failureThreshold {max(60, budget)}"
@@ -117,8 +116,7 @@ def kills_before_ready(context: Context) -> Iterator[Hit]:
     "RS6402", "warn",
     title="A download races against the liveness probe",
     why="With no volume for the weights every new pod downloads them; a liveness probe without a startup probe "
-    "gives that "
-    "a fixed time, whatever the network does.",
+    "gives that a fixed time, whatever the network does.",
     fix="a startupProbe of 10 minutes or more, and a volume for the weights",
     evidence=(
         "public manifest: TobiasEdman/des-chatbot, 2026-03",

@@ -37,8 +37,7 @@ def _gpu_pods(context: Context, document: Document) -> list[Pod]:
     "RS6801", "error",
     title="A rule of the compute class without a gpu block",
     why="Node auto-provisioning attaches a GPU only where the rule says so: without the block no GPU pool is "
-    "created and "
-    "pods stay Pending (observed: 50 minutes).",
+    "created and pods stay Pending (observed: 50 minutes).",
     fix="gpu: {type: …, count: …} in every rule",
     evidence=("GKE: ComputeClass reference", "a public manifest"),
 )  # fmt: skip

@@ -47,8 +47,7 @@ def on_spot(pod: Pod, context: Context) -> str:
     "RS6410", "error",
     title="The rollout needs a spare GPU",
     why="With maxUnavailable 0 the new pod must start before an old one ends: without a free GPU it stays "
-    "Pending and the "
-    "rollout never ends.",
+    "Pending and the rollout never ends.",
     fix="maxSurge 0 and maxUnavailable 1, or Recreate",
     evidence=(
         "defilantech/LLMKube#192",
@@ -75,8 +74,7 @@ def gpu_deadlock(context: Context) -> Iterator[Hit]:
             gpus = surge * pod.gpus
             message = (
                 f"maxSurge {surge}, maxUnavailable 0: each rollout needs {gpus} more free "
-                f"GPU{'s' if gpus > 1 else ''}, "
-                "else the new pod stays Pending and the rollout stalls"
+                f"GPU{'s' if gpus > 1 else ''}, else the new pod stays Pending and the rollout stalls"
             )
             yield Hit(document, ("spec", "strategy"), message)
 

@@ -29,8 +29,7 @@ def on_gpus(context: Context, scaler: Scaler) -> Pod | None:
     "RS6507", "warn",
     title="Pods that still load are counted",
     why="A pod of a large model exists for minutes before it serves: dividing by all pods makes the load look "
-    "smaller just "
-    "when more capacity is on its way.",
+    "smaller just when more capacity is on its way.",
     fix="divide by ready pods, or do not divide",
     evidence=("public manifest: mjpinot/aks-qwen",),
 )  # fmt: skip

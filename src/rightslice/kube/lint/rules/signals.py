@@ -178,7 +178,9 @@ def _missing(signal: Signal, name: str, server: Server | None) -> Iterator[Hit]:
     instead, known = unknown(name), metric(name)
     if instead is not None:
         fix = f"use {instead}" if instead else ""
-        yield Hit(signal.scaler.document, signal.path, f"{name} is not exported by any version of the engine", fix)
+        told: Severity = "error" if instead else "warn"
+        message = f"{name} is not among the metrics of any version of the engine"
+        yield Hit(signal.scaler.document, signal.path, message, fix, told)
     elif known and server and known.exporter in _ENGINES and server.engine in _ENGINES - {known.exporter}:
         message = f"{name} is a metric of {known.exporter}; {signal.scaler.target[1]} runs {server.engine}"
         yield Hit(signal.scaler.document, signal.path, message)

@@ -19,8 +19,7 @@ from rightslice.kube.lint.workloads import GPU, MIG, Pod
     "RS6209", "error",
     title="A resource that the MIG strategy does not publish",
     why="Strategy mixed publishes nvidia.com/mig-<profile>, single publishes nvidia.com/gpu for slices: a pod "
-    "that asks "
-    "for the other name stays Pending.",
+    "that asks for the other name stays Pending.",
     fix="ask for the name of the strategy, or change the strategy",
     evidence=(
         "NVIDIA/k8s-device-plugin#1433",
@@ -133,8 +132,7 @@ def slice_device(context: Context, pod: Pod) -> Device | None:
     "RS6211", "error",
     title="A MIG profile that no GPU has",
     why="Profile names depend on the memory of the card: 2g.10gb exists on 40 GB, 2g.20gb on 80 GB. A name that "
-    "does not "
-    "exist is never published.",
+    "does not exist is never published.",
     fix="a profile of the card: rightslice catalog mig",
     evidence=("NVIDIA/mig-parted#18",),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from rightslice.core.quantities import format_bytes
 from rightslice.kube.lint.context import Context, memory_bytes
 from rightslice.kube.lint.finding import Hit, rule
 from rightslice.kube.lint.models import GIB, Model
-from rightslice.kube.lint.servers import Server
+from rightslice.kube.lint.servers import Server, published
 from rightslice.kube.lint.startup import JUDGED, Verdict, engine_title, share_of_device, verdicts
 from rightslice.kube.lint.values import quantity
 
@@ -42,7 +42,9 @@ def hit(server: Server, message: str, fix: str = "") -> Hit:
 
 
 def _per_rank(server: Server, model: Model) -> float:
-    spread = server.ranks if server.engine in JUDGED else max(1, sum(server.container.nvidia.values()))
+    """Bytes of weights on each GPU: data-parallel ranks hold all of them, unless the experts are spread over them."""
+    granted = max(1, sum(server.container.nvidia.values()))
+    spread = server.weight_ranks if server.engine in JUDGED else granted
     return (model.weights_bytes or 0.0) / spread
 
 
@@ -64,7 +66,9 @@ def weights_do_not_fit(context: Context) -> Iterator[Hit]:
         quantised = server.engine == "tgi" and (
             "--quantize" in server.flags or "QUANTIZE" in server.container.variables
         )
-        if model is None or not model.weights_bytes or server.engine not in (*JUDGED, "llamacpp", "tgi") or quantised:
+        tpu = any("tpu" in name for name in server.container.accelerators)
+        elsewhere = quantised or tpu or {"--cpu-offload-gb", "--cpu-offload"} & set(server.flags)
+        if model is None or not model.weights_bytes or server.engine not in (*JUDGED, "llamacpp", "tgi") or elsewhere:
             continue
         each, hardware = _per_rank(server, model), context.hardware(server.pod)
         shared = context.shared(server.container)
@@ -104,9 +108,9 @@ def _smaller(server: Server, model: Model, device: Device) -> str:
     """The first way out that fits: fewer bits, then more GPUs."""
     room = _usable(server, device)
     for precision, title in (("fp8", "8-bit"), ("int4", "4-bit")):
-        amount = model.in_precision(precision) / server.ranks
+        amount = model.in_precision(precision) / server.weight_ranks
         if amount and precision != model.precision and amount < room * 0.9:
-            if precision == "fp8" and (device.accelerator.compute_capability or "0") < "8":
+            if precision == "fp8" and device.accelerator.compute_capability.startswith(("6", "7")):
                 continue
             return f"a {title} checkpoint of it: about {amount / GIB:.1f} GiB"
     needed = next((n for n in (2, 4, 8, 16) if n > server.ranks and (model.weights_bytes or 0) / n < room * 0.9), None)
@@ -153,8 +157,7 @@ def _unnamed_models(context: Context) -> Iterator[Hit]:
         if needed > device.memory_bytes:
             message = (
                 f"{tokens:,.0f} tokens of context for {parallel or 1:.0f} requests take {needed / GIB:.0f} GiB "
-                "of KV cache "
-                f"with a model of the 8B class (128 KiB a token in 16 bit); {device.name} has "
+                f"of KV cache with a model of the 8B class (128 KiB a token in 16 bit); {device.name} has "
                 f"{device.memory_bytes / GIB:.1f}: layers fall back to the CPU"
             )
             path = (*server.container.path, "env")
@@ -188,8 +191,7 @@ def dtype_unsupported(context: Context) -> Iterator[Hit]:
         ):  # fmt: skip
             message = (
                 f"{model.name} is published in bfloat16, the card has compute capability {capability} and needs "
-                "float16: "
-                "old engines refuse, newer ones fall back"
+                "float16: old engines refuse, newer ones fall back"
             )
             eager = "--enforce-eager" in server.flags
             compiled = "" if eager else ", and what torch.compile makes for it may crash"
@@ -267,7 +269,10 @@ def engine_refuses(context: Context) -> Iterator[Hit]:
     """What the reader of `size --engine-args` refuses, and formats that the version has no code for."""
     for server, _, found in judged(context):
         refusals = [verdict.refusal for verdict in found if verdict.refusal]
+        known = bool(server.version) or published(server.container.image)
         if refusals and len(refusals) == len(found):
+            if not known:
+                continue  # an image of somebody's own may hold any version
             yield hit(server, f"{engine_title(server.engine)}: {refusals[0].message}", refusals[0].hint)
             continue
         refused = [verdict for verdict in found if verdict.report and verdict.report.verdict == "refused"]
@@ -337,7 +342,6 @@ def default_context(context: Context) -> Iterator[Hit]:
         if dear and not hardware.devices:
             message = (
                 f"no --max-model-len: {length:,} tokens x {each / 1024:.0f} KiB = {length * each / GIB:.1f} GiB "
-                "of cache "
-                "for one request"
+                "of cache for one request"
             )
             yield hit(server, message)

@@ -38,8 +38,7 @@ def _share(context: Context, pod: Pod) -> float | None:
     "RS6301", "error",
     title="The tenants of one GPU take more than it has",
     why="Time-slicing and MPS divide no memory by themselves: vLLM checks free memory at start, so that the "
-    "second of two "
-    "that do not fit fails.",
+    "second of two that do not fit fails.",
     fix="fractions that sum below 0.95, fewer tenants, or MIG",
     evidence=(
         "ovg-project/kvcached#110",
