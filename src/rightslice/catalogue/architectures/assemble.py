@@ -57,7 +57,7 @@ def read_architecture(
         held = f"{format_bytes(predictor.published_weights_bytes)}, loaded for speculative decoding only"
         notes.append(f"{number} multi-token-prediction layer{'s' if number > 1 else ''} not counted ({held})")
     notes += _fewer_experts(text, ledger)
-    notes += _listed_head(ledger, scheme, dtype)
+    notes += _quantised_head(ledger, scheme, dtype)
     if not checked:
         told, guessed = _left_out(config, own, text_family)
         notes += told
@@ -112,18 +112,25 @@ def _fewer_experts(text: Config, ledger: Ledger) -> list[str]:
     return [f"{empty} of the experts compute nothing: {span}, {mean / 1e9:.1f} B if all are chosen alike"]
 
 
-def _listed_head(ledger: Ledger, scheme: Scheme | None, dtype: str) -> list[str]:
-    """An output head that the checkpoint's list quantises, and that is counted at the base dtype."""
+def _quantised_head(ledger: Ledger, scheme: Scheme | None, dtype: str) -> list[str]:
+    """An output head that a list quantises or does not leave out, and that is counted at the base dtype.
+
+    Model Optimizer leaves heads out unless told otherwise, and writes them into its list. An engine follows that list
+    (vLLM: modelopt.py converts heads from 0.23.0 on, not in 0.21.0), so a head that it does not name may be either.
+    """
     if scheme is None or scheme.head or not ledger.head:
         return []
-    name = ledger.spelling.of("lm_head", -1)
+    name, weight = ledger.spelling.of("lm_head", -1), ledger.head[0]
     found = next((found for listed, found in scheme.own if listed.match(name)), None)
+    told = f"the checkpoint lists its output head as {found.name}; it is counted in {dtype}" if found else ""
+    excluded = scheme.skip is not None and scheme.skip.match(name)
+    if found is None and scheme.default is not None and scheme.method.startswith("modelopt") and not excluded:
+        found = scheme.default
+        told = f"the checkpoint's list does not leave its output head out; it is counted in {dtype}, as usual"
     if found is None:
         return []
-    weight = ledger.head[0]
     saved = format_bytes(weight.elements * DTYPE_BYTES[dtype] - found.bytes_of(weight))
-    listed = f"the checkpoint lists its output head as {found.name}; it is counted in {dtype}"
-    return [f"{listed}: {saved} less where the engine follows"]
+    return [f"{told}: {saved} less where the file and the engine have it in {found.name} (vLLM from 0.23.0)"]
 
 
 def _left_out(config: Config, own: Family, text: Family) -> tuple[list[str], list[str]]:
