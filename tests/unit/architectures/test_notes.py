@@ -27,6 +27,44 @@ def test_experts_that_compute_nothing_make_active_parameters_a_range() -> None:
     assert "19.5 to 32.2 B parameters work per token, 28.0 B if all are chosen alike" in note
 
 
+MLLAMA: dict[str, Any] = {
+    "architectures": ["MllamaForConditionalGeneration"],
+    "model_type": "mllama",
+    "torch_dtype": "bfloat16",
+    "text_config": {
+        "model_type": "mllama_text_model",
+        "hidden_size": 4096,
+        "num_hidden_layers": 40,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "intermediate_size": 14336,
+        "vocab_size": 128256,
+        "cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38],
+        "tie_word_embeddings": False,
+    },
+    "vision_config": {"model_type": "mllama_vision_model", "image_size": 560, "max_num_tiles": 4},
+}
+
+
+def test_cross_attention_layers_keep_the_image_and_not_the_answer() -> None:
+    """Published: 10,670,220,835 parameters (21,340,441,670 bytes of weights in the index of the 11 B checkpoint)."""
+    found = read_architecture(MLLAMA, "mllama")
+    assert found.parameters == 10_670_220_835
+    assert found.published_weights_bytes == 21_340_441_670
+    assert found.cache_elements_per_token() == 32 * 2 * 8 * 128
+    assert [(g.kind, g.layers) for g in found.attention] == [("full", 32), ("cross", 8)]
+    (note,) = [note for note in found.notes if "image" in note]
+    assert "4 tiles is 6,404 tokens to the language model: 209.8 MB of cross-attention cache" in note
+    text = {k: v for k, v in MLLAMA["text_config"].items() if k != "cross_attention_layers"}
+    assert read_architecture({**MLLAMA, "text_config": text}, "mllama").attention == found.attention
+
+
+def test_only_draft_heads_know_fewer_words() -> None:
+    found = read_architecture(LLAMA, "m")
+    assert not any("draft_vocab_size" in note for note in found.notes)
+    assert read_architecture({**LLAMA, "draft_vocab_size": 32_000}, "m").parameters == found.parameters
+
+
 LLAMA: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",

@@ -14,7 +14,7 @@ from rightslice.catalogue.architectures.config import MAX_CONTEXT, Config, Objec
 from rightslice.catalogue.architectures.families import Family
 from rightslice.catalogue.architectures.formats import DTYPE_BYTES, Format, base_dtype
 from rightslice.catalogue.architectures.ledger import Ledger
-from rightslice.catalogue.architectures.multimodal import text_part
+from rightslice.catalogue.architectures.multimodal import image_cache, text_part
 from rightslice.catalogue.architectures.prediction import prediction_layers
 from rightslice.catalogue.architectures.quantisation import kv_dtype, scheme_of
 from rightslice.catalogue.architectures.scheme import Scheme
@@ -56,6 +56,8 @@ def read_architecture(
         number = predictor.layers
         held = f"{format_bytes(predictor.published_weights_bytes)}, loaded for speculative decoding only"
         notes.append(f"{number} multi-token-prediction layer{'s' if number > 1 else ''} not counted ({held})")
+    attention = _merged_attention(ledger.layers)
+    notes += image_cache(config, own, attention)
     notes += _fewer_experts(text, ledger)
     notes += _quantised_head(ledger, scheme, dtype)
     if not checked:
@@ -64,7 +66,6 @@ def read_architecture(
         approximations += guessed
     parameters = ledger.parameters
     heads = text.number("heads", 0)
-    attention = _merged_attention(ledger.layers)
     return Architecture(
         name=name,
         family=str(raw.get("model_type") or own.name),
