@@ -24,6 +24,10 @@ def test_experts_that_compute_nothing_make_active_parameters_a_range() -> None:
     found = read_architecture(LONGCAT, "longcat")
     assert round(found.parameters / 1e9) == 561
     (note,) = [note for note in found.notes if "compute nothing" in note]
+    (kept,) = found.attention  # vLLM 0.32 reserves 2,113,929,216 bytes for 32,768 tokens
+    assert 2 * 32_768 * kept.layers * kept.kv_elements_per_token == 2_113_929_216
+    blocks = {**{k: v for k, v in LONGCAT.items() if k != "num_layers"}, "num_hidden_layers": 56}
+    assert read_architecture(blocks, "longcat").attention == found.attention
     assert "19.5 to 32.2 B parameters work per token, 28.0 B if all are chosen alike" in note
 
 
