@@ -208,11 +208,14 @@ def _block(scheme: Scheme | None) -> int:
     """Input channels that share a scale; only formats whose kernels refuse a cut block count."""
     if scheme is None or scheme.default is None:
         return 0
-    return scheme.default.columns if scheme.default.columns > _FREE_BLOCK else 0
+    packed = scheme.default.name.startswith("int") and any(word in scheme.method for word in _PACKED_GROUPS)
+    return scheme.default.columns if packed or scheme.default.columns > _FREE_BLOCK else 0
 
 
 _FREE_BLOCK = 64
 """Blocks of 16 or 32 (NVFP4, MXFP4) divide every published width."""
+_PACKED_GROUPS = ("gptq", "awq", "compressed-tensors", "compressed_tensors")
+"""Methods whose kernels take whole groups only, whatever their size (vLLM 0.32: MarlinLinearKernel.can_implement)."""
 
 
 class _Tally:
