@@ -19,6 +19,7 @@ from rightslice.catalogue.architectures.prediction import prediction_layers
 from rightslice.catalogue.architectures.quantisation import kv_dtype, scheme_of
 from rightslice.catalogue.architectures.scheme import Scheme
 from rightslice.catalogue.architectures.spelling import Spelling
+from rightslice.catalogue.architectures.unmatched import unmatched_modules
 from rightslice.catalogue.architectures.weights import Layer, Split, Weight, count
 from rightslice.core.errors import BadInputError, Diagnostic, Location
 from rightslice.core.quantities import format_bytes
@@ -63,7 +64,7 @@ def read_architecture(
     if not checked:
         told, guessed = _left_out(config, own, text_family)
         notes += told
-        approximations += guessed
+        approximations += (*guessed, *unmatched_modules(ledger, scheme))
     parameters = ledger.parameters
     heads = text.number("heads", 0)
     return Architecture(
