@@ -298,7 +298,7 @@ def test_lists_against_a_plain_matcher(name: str, style: str) -> None:
         ("lm_head", False),
     ],
 )
-def test_names_of_unknown_modules_are_told(entry: str, told: bool) -> None:  # noqa: FBT001
+def test_names_of_unknown_modules_are_told(entry: str, told: bool) -> None:
     """Whatever the list says of them is not counted, and the answer is an approximation."""
     config: dict[str, Any] = {
         "architectures": ["Starcoder2ForCausalLM"],
