@@ -1,6 +1,7 @@
 """vLLM's own answers about its KV cache, and where ours differ from them.
 
-Every shipped model is asked about a cache in 16 bit, and one model of each family about a cache in FP8.
+Every shipped model is asked about a cache in 16 bit, and one model of each family about a cache in FP8: with sparse
+attention over latents both as Blackwell keeps it and packed, as Hopper does.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
+from rightslice.catalogue.accelerators import device
 from rightslice.catalogue.models import resolve_model
 from rightslice.core.engine import EngineSettings
+from rightslice.memory.cache import is_sparse
 from rightslice.memory.computation import cache_dtype
 from rightslice.memory.legality import legal_parallelism
 from rightslice.memory.reservation import cache_plan
@@ -33,6 +36,7 @@ NAMED: Final = {
     "microsoft--Phi-4-mini-instruct": "a window as long as the context is no window to us: one block fewer",
 }
 """Models whose answers differ, and why; each must differ by exactly that."""
+PACKED: Final = "fp8_ds_mla"
 _ROOMS: Final = (3 * 2**30, 40 * 2**30 + 12_345)
 _STAGED: Final = (
     "Qwen--Qwen3-32B",
@@ -57,7 +61,8 @@ def questions() -> dict[str, Any]:
         states = any(g.kind in ("mamba", "linear") for g in model.attention)
         engines = [(t, 1, True, "auto") for t in sizes] + ([(1, 1, False, "auto")] if states else [])
         engines += [(1, 2, True, "auto")] if name in _STAGED else []
-        engines += [(1, 1, True, "fp8")] if model.family not in families else []
+        eight_bit = ["fp8", PACKED] if is_sparse(model) and any(g.kind == "mla" for g in model.attention) else ["fp8"]
+        engines += [(1, 1, True, kept) for kept in eight_bit] if model.family not in families else []
         families.add(model.family)
         context = model.context_max or 2048
         lengths = [min(context, 131_072), min(context, 40_960), max(1, context // 3)]
@@ -78,6 +83,8 @@ def disagreements(answers: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _difference(name: str, version: str, answer: dict[str, Any]) -> str:
     model, asked = resolve_model(name), answer["kv_dtype"].replace("auto", "bf16")  # quantisation was taken out
+    seen = device("H200-SXM-141GB" if asked == PACKED else "B200-SXM-180GB")
+    asked = asked.replace(PACKED, "fp8")
     kept = cache_dtype(model, "vllm", version, "bf16", asked)
     settings = EngineSettings(
         version=version,
@@ -89,7 +96,7 @@ def _difference(name: str, version: str, answer: dict[str, Any]) -> str:
         kv_dtype=kept,  # type: ignore[arg-type]
         prefix_caching=answer["prefix_caching"],
     )
-    plan, length = cache_plan(model, settings), answer["max_model_len"]
+    plan, length = cache_plan(model, settings, seen), answer["max_model_len"]
     more = plan.block_bytes if name in NAMED else 0
     ours: dict[str, Any] = {
         "in_flight_tokens": plan.in_flight_tokens,

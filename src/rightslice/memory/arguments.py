@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.engine_arguments import COMMON, EngineArguments, engine_arguments
-from rightslice.catalogue.engines import GIB, EngineFacts, engine
+from rightslice.catalogue.engines import EngineFacts, engine
 from rightslice.catalogue.hardware import Device
 from rightslice.catalogue.versions import version_key
 from rightslice.core.engine import EngineSettings
-from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
+from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.memory.computation import cache_dtype, cache_note, chosen
 from rightslice.memory.flags import Words, words_of
-from rightslice.memory.speculation import parsed_speculation
+from rightslice.memory.values import READERS, WORDS, whole_number
 
-_COMPUTE: Final[dict[str, str]] = {
-    "auto": "", "bfloat16": "bf16", "half": "fp16", "float16": "fp16", "float": "fp32", "float32": "fp32",
-}  # fmt: skip
-_KV_WIDTHS: Final[dict[str, str]] = {
-    "fp8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "fp8_inc": "fp8", "nvfp4": "fp4", "bfloat16": "bf16",
-    "float16": "fp16", "bf16": "bf16", "auto": "",
-}  # fmt: skip
 _NUMBERS: Final[dict[str, str]] = {
     "--tensor-parallel-size": "tensor_parallel_size",
     "--pipeline-parallel-size": "pipeline_parallel_size",
@@ -50,8 +41,6 @@ _GRAPHS: Final = "graph_sequences"
 """Not a field: most sequences of a captured step (SGLang)."""
 _PARTIAL: Final[dict[str, bool]] = {"none": True, "piecewise": False}
 """Modes of CUDA graphs that capture no whole decode step, and whether they capture nothing at all."""
-_LEVELS: Final[dict[str, str]] = {"0": "none", "1": "piecewise", "2": "", "3": ""}
-"""Level of optimisation -> the mode that it implies (vLLM 0.32: config/vllm.py); empty: whole steps."""
 _SWITCHES: Final[dict[str, tuple[str, bool]]] = {
     "--enable-expert-parallel": ("expert_parallel", True),
     "--no-enable-expert-parallel": ("expert_parallel", False),
@@ -65,6 +54,8 @@ _SWITCHES: Final[dict[str, tuple[str, bool]]] = {
     "--no-enable-lora": (_LORA, False),
     "--enable-dp-attention": (_DP_ATTENTION, True),
 }
+_ELSEWHERE: Final = ("--kv-offloading-size",)
+"""Memory of the host."""
 AS_LONG_AS_FITS: Final = 0
 """`max_model_len` of an engine that is told to find the longest context that fits."""
 NO_CONTEXT: Final = 2048
@@ -178,10 +169,10 @@ def _read(
         elif name in _SWITCHES:
             field, value = _SWITCHES[name]
             changes[field] = value
-        elif name in _WORDS:
-            words[name] = _WORDS[name](spelling, flag, text)
-        elif name in _READERS:
-            changes |= _READERS[name](flag, text)
+        elif name in WORDS:
+            words[name] = WORDS[name](spelling, flag, text)
+        elif name in READERS:
+            changes |= READERS[name](flag, text)
         elif name not in _ELSEWHERE:
             others.append(flag)
     return changes, words, others
@@ -194,31 +185,6 @@ def _number(name: str, flag: str, text: str, *, suffixed: bool) -> int:
     if not 1 <= value <= _MOST.get(name, 1 << 30):
         raise BadInputError(Diagnostic("RS0501", f"{flag} {value} is out of range"))
     return value
-
-
-_POWERS: Final = {"k": 1, "m": 2, "g": 3, "t": 4}
-
-
-def whole_number(flag: str, text: str, *, suffixed: bool) -> int:
-    """`4096`; where an engine takes suffixes also `32k` = 32,000, `25.6k` = 25,600 and `32K` = 32,768.
-
-    Raises BadInputError RS0501 for anything else: capital suffixes take whole numbers only (vLLM 0.32:
-    human_readable_int).
-    """
-    match = re.fullmatch(r"(\d{1,30})(\.\d{1,30})?([kKmMgGtT])", text.strip()) if suffixed else None
-    if match is not None:
-        whole, decimals, suffix = match.groups()
-        power = _POWERS[suffix.casefold()]
-        if suffix.islower():
-            return math.floor(float(whole + (decimals or "")) * float(1000**power))
-        if decimals is None:
-            return int(whole) * int(1024**power)
-        hint = f"{whole}{decimals}{suffix.lower()}"
-        raise BadInputError(Diagnostic("RS0501", f'{flag} "{text[:40]}": {suffix} takes whole numbers', None, hint))
-    if re.fullmatch(r"[+-]?\d+(_\d+)*", text.strip()) and len(text) <= 60:
-        return int(text)
-    hint = "4096, 32k = 32,000 or 32K = 32,768" if suffixed else "a whole number such as 4096"
-    raise BadInputError(Diagnostic("RS0501", f'{flag} "{text[:40]}" is no whole number', None, hint))
 
 
 def _ranked(
@@ -294,66 +260,3 @@ def _defaults(architecture: Architecture, device: Device, facts: EngineFacts, ve
         prefix_caching=defaults.prefix_caching,
         chunked_prefill=defaults.chunked_prefill,
     )
-
-
-def _gib(flag: str, text: str) -> int:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0.0 <= value <= 1 << 20:
-        raise BadInputError(Diagnostic("RS0501", f'{flag} "{text[:20]}" is no number of GiB'))
-    return round(value * GIB)
-
-
-def _fraction(flag: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0.0 < value <= 1.0:
-        raise BadInputError(Diagnostic("RS0501", f'{flag} "{text[:20]}" is not a share between 0 and 1'))
-    return value
-
-
-def _method(spelling: EngineArguments, flag: str, text: str) -> str:
-    if not text:
-        raise BadInputError(Diagnostic("RS0501", f"{flag} needs a method"))
-    unset = spelling.quantization.unset if spelling.quantization else ""
-    return "" if text == unset else text[:40]
-
-
-def _graph_mode(flag: str, text: str) -> str:
-    """The mode of CUDA graphs in a compilation config: JSON, or an old level; empty where it says none."""
-    try:
-        given = json.loads(text)
-    except (ValueError, RecursionError):
-        given = None
-    if not isinstance(given, dict | int):
-        raise BadInputError(
-            Diagnostic("RS0501", f'{flag} "{text[:30]}" is no JSON object', None, '{"cudagraph_mode": "PIECEWISE"}')
-        )
-    return str(given.get("cudagraph_mode") or "").casefold() if isinstance(given, dict) else ""
-
-
-def _one_of(flag: str, text: str, known: dict[str, str]) -> str:
-    if text not in known:
-        hint = did_you_mean(text, known) or ", ".join(known)
-        raise BadInputError(Diagnostic("RS0501", f'{flag}: unknown value "{text[:30]}"', None, hint))
-    return known[text]
-
-
-_READERS: Final[dict[str, Callable[[str, str], dict[str, Any]]]] = {
-    "--gpu-memory-utilization": lambda flag, text: {"memory_fraction": _fraction(flag, text)},
-    "--speculative-config": lambda _, text: parsed_speculation(text),
-    "--cpu-offload-gb": lambda flag, text: {"weights_offload_bytes": _gib(flag, text)},
-}
-_WORDS: Final[dict[str, Callable[[EngineArguments, str, str], str]]] = {
-    "--dtype": lambda _, flag, text: _one_of(flag, text, _COMPUTE),
-    "--kv-cache-dtype": lambda _, flag, text: _one_of(flag, text, _KV_WIDTHS),
-    "--compilation-config": lambda _, flag, text: _graph_mode(flag, text),
-    "--optimization-level": lambda _, flag, text: _one_of(flag, text, _LEVELS),
-    "--quantization": _method,
-}
-_ELSEWHERE: Final = ("--kv-offloading-size",)
-"""Memory of the host."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal
@@ -28,6 +29,7 @@ class CacheRules:
     state_blocks: int
     checkpoint_blocks: int
     block_per_sequence: bool
+    packed_latents: Mapping[str, Sequence[str]]
 
 
 @cache

@@ -94,8 +94,8 @@ def footprint(
     room = cache_room_bytes(device.memory_bytes, settings, weights, activations, overheads)
     typical = max(1, min(typical_tokens, settings.max_model_len))
     ahead = min(typical + lookahead_tokens(settings), settings.max_model_len)
-    sequence = rank_sequence_bytes(architecture, _in_blocks(ahead, settings), settings)
-    longest = cache_plan(architecture, settings).least_room_bytes(settings.max_model_len)
+    sequence = rank_sequence_bytes(architecture, _in_blocks(ahead, settings), settings, device)
+    longest = cache_plan(architecture, settings, device).least_room_bytes(settings.max_model_len)
     illegal = slice_parallelism(device, settings) or legal_parallelism(architecture, settings)
     kept = Footprint(
         device_bytes=device.memory_bytes,

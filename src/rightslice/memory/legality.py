@@ -59,6 +59,9 @@ def slice_parallelism(device: Device, settings: EngineSettings) -> str:
 
 
 def _problems(architecture: Architecture, settings: EngineSettings, tensor: int) -> Iterator[str]:
+    block = _block(architecture, settings)
+    if block and _in_integers(architecture):
+        yield from _whole_inputs(architecture, block)
     if tensor == 1:
         return
     for group in architecture.attention:
@@ -72,23 +75,57 @@ def _problems(architecture: Architecture, settings: EngineSettings, tensor: int)
     yield from _width_problems(architecture, settings, tensor)
 
 
+def _block(architecture: Architecture, settings: EngineSettings) -> int:
+    """The quantisation group or block of the weights that are loaded, 0 without one."""
+    return architecture.quantisation_block if settings.weight_dtype == architecture.published_dtype else 0
+
+
+def _in_integers(architecture: Architecture) -> bool:
+    return architecture.published_dtype in ("int4", "int8")
+
+
+def _whole_inputs(architecture: Architecture, block: int) -> Iterator[str]:
+    """Inputs that are no whole groups on one device either: no kernel takes them (vLLM 0.32: choose_mp_linear_kernel).
+
+    One group may be as wide as all inputs, or wider.
+    """
+    widths = ((architecture.hidden_size, "hidden size"), *_dense_widths(architecture))
+    for width, name in widths:
+        if block < width and width % block:
+            yield f"{name} {width} is not a multiple of the quantisation group {block}"
+
+
+def _dense_widths(architecture: Architecture) -> tuple[tuple[int, str], ...]:
+    return tuple((width, "intermediate size") for width in architecture.dense_intermediate_sizes)
+
+
 def _width_problems(architecture: Architecture, settings: EngineSettings, tensor: int) -> Iterator[str]:
-    block = architecture.quantisation_block
-    if settings.weight_dtype != architecture.published_dtype:
-        block = 0
-    widths = [(width, "intermediate size") for width in architecture.dense_intermediate_sizes]
+    block = _block(architecture, settings)
+    widths = [(width, name, block) for width, name in _dense_widths(architecture)]
     for group in architecture.moe:
         if not settings.expert_parallel:
-            widths.append((group.intermediate_size, "expert width"))
+            widths.append((group.intermediate_size, "expert width", _expert_block(architecture, block)))
         elif group.experts % (ranks := tensor * settings.data_parallel_size):
             yield f"{group.experts} experts do not divide by {ranks} ranks"
-    for width, name in widths:
+    for width, name, shared in widths:
         if width % tensor:
             yield f"{name} {width} does not divide by tensor parallel size {tensor}"
-        elif block and width // tensor % block:
-            yield f"{name} {width} / {tensor} = {width // tensor} is not a multiple of the quantisation block {block}"
+        elif shared and width // tensor % shared:
+            yield f"{name} {width} / {tensor} = {width // tensor} is not a multiple of the quantisation block {shared}"
     if block:
         yield from _cut_heads(architecture, tensor, block)
+
+
+def _expert_block(architecture: Architecture, block: int) -> int:
+    """Groups of experts in GPTQ and AWQ are halved while loading until they divide the shard, down to 32 (vLLM 0.32:
+    moe_wna16.py)."""
+    halved = any(word in architecture.quantisation for word in ("gptq", "awq"))
+    while halved and block > _LEAST_GROUP and block % 2 == 0:
+        block //= 2
+    return block
+
+
+_LEAST_GROUP: Final = 32
 
 
 def _cut_heads(architecture: Architecture, tensor: int, block: int) -> Iterator[str]:

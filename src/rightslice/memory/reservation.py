@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from rightslice.catalogue.architecture import Architecture, AttentionGroup
+from rightslice.catalogue.hardware import Device
 from rightslice.core.engine import EngineSettings
-from rightslice.memory.cache import KV_BYTES, rank_share
+from rightslice.memory.cache import KV_BYTES, is_sparse, rank_share, stored_indexer_bytes, stored_token_bytes
 from rightslice.memory.cache_rules import CacheRules, cache_rules
 from rightslice.memory.overheads import step_tokens
 from rightslice.memory.speculation import drafter_of
@@ -29,9 +30,6 @@ _KEEPS: Final[dict[str, Keeps]] = {
 _KERNEL_BLOCK: Final = 16
 """Attention kernels take multiples of this many tokens; a latent cache beside states takes 128."""
 _LATENT_BLOCK: Final = 128
-_INDEXER_GROUP: Final = 128
-_INDEXER_SCALE_BYTES: Final = 4
-"""Sparse indexers keep eight-bit keys with a 32-bit scale per 128, whatever the cache's type."""
 _STORED_BYTES: Final = 2
 """Constant cross-attention bytes of an architecture are counted in 16 bit."""
 
@@ -145,15 +143,15 @@ class CachePlan:
         return low
 
 
-def cache_plan(architecture: Architecture, settings: EngineSettings) -> CachePlan:
-    """The plan of the fullest rank of one replica.
+def cache_plan(architecture: Architecture, settings: EngineSettings, device: Device | None = None) -> CachePlan:
+    """The plan of the fullest rank of one replica. Some caches differ by `device` (see `stored_token_bytes`).
 
     KV heads divide by min(tensor parallel size, heads) and repeat beyond; a latent is whole on every rank. Stages of a
     pipeline hold ceil(layers of a group / stages): exact where the kinds alternate evenly.
     """
     rules = cache_rules(settings.engine, settings.version)
     stages = settings.pipeline_parallel_size
-    kinds = _merged((*_layers(architecture, settings, rules), *_drafting(architecture, settings, rules)))
+    kinds = _merged((*_layers(architecture, settings, device), *_drafting(architecture, settings, device)))
     if len({(k.keeps, k.reach_tokens, k.block_tokens) for k in kinds}) <= 1 and not _states_differ(kinds):
         return CachePlan(_one_group(kinds, stages), rules, _in_flight(settings, rules), shared=bool(rules.log))
     equal = _merged(_unified(_beside_states(kinds, settings)))
@@ -182,10 +180,11 @@ class _Kind:
     padded: bool = False
 
 
-def _kinds(group: AttentionGroup, settings: EngineSettings, rules: CacheRules) -> list[_Kind]:
-    """The caches of one layer of `group` on one rank: its own and that of its indexer."""
+def _kinds(group: AttentionGroup, settings: EngineSettings, token_bytes: float) -> list[_Kind]:
+    """The caches of one layer of `group` on one rank: its own, of `token_bytes` over all, and that of its indexer."""
     if group.kind not in _KEEPS:
         return []
+    rules = cache_rules(settings.engine, settings.version)
     keeps = _KEEPS[group.kind] if rules.windows or group.kind not in ("sliding", "chunked") else "all"
     split = rank_share(group, settings.tensor_parallel_size)
     block = settings.block_size_tokens
@@ -193,6 +192,7 @@ def _kinds(group: AttentionGroup, settings: EngineSettings, rules: CacheRules) -
     elements, reach = group.kv_elements_per_token, group.window_tokens if keeps in ("window", "chunk") else 0
     if keeps == "encoder":
         elements = elements or group.kv_heads * (group.qk_head_dim + group.v_head_dim)
+        token_bytes = elements * KV_BYTES[settings.kv_dtype]
         own = group.state_bytes_per_sequence // (_STORED_BYTES * elements) if elements else 0
         reach = max(settings.max_num_batched_tokens, own)
     found = []
@@ -203,24 +203,24 @@ def _kinds(group: AttentionGroup, settings: EngineSettings, rules: CacheRules) -
         states, span = (rules.state_blocks + more, block) if cached else (1, settings.max_model_len)
         found.append(_Kind("state", shape, group.layers, 0, state, span, 0, states))
     elif elements:
-        each = math.ceil(elements * KV_BYTES[settings.kv_dtype] / split)
+        each = math.ceil(token_bytes / split)
         found.append(_Kind(keeps, shape, group.layers, each, each * block, block, reach, 1))
     if group.indexer_elements_per_token:
-        keys = group.indexer_elements_per_token
-        each = keys + -(-keys // _INDEXER_GROUP) * _INDEXER_SCALE_BYTES
+        keys, each = group.indexer_elements_per_token, stored_indexer_bytes(group)
         found.append(_Kind(keeps, ("indexer", keys), group.layers, each, each * block, block, reach, 1))
     return found
 
 
-def _layers(architecture: Architecture, settings: EngineSettings, rules: CacheRules) -> Iterator[_Kind]:
+def _layers(architecture: Architecture, settings: EngineSettings, device: Device | None) -> Iterator[_Kind]:
+    sparse = is_sparse(architecture)
     for group in architecture.attention:
-        yield from _kinds(group, settings, rules)
+        yield from _kinds(group, settings, stored_token_bytes(group, settings, sparse=sparse, device=device))
 
 
-def _drafting(architecture: Architecture, settings: EngineSettings, rules: CacheRules) -> Iterator[_Kind]:
+def _drafting(architecture: Architecture, settings: EngineSettings, device: Device | None) -> Iterator[_Kind]:
     """The layers that draft tokens: all in the last stage, so that they count there as if each stage had them."""
     drafter = drafter_of(architecture, settings)
-    for kind in _layers(drafter.architecture, drafter.settings, rules) if drafter else ():
+    for kind in _layers(drafter.architecture, drafter.settings, device) if drafter else ():
         yield replace(kind, layers=kind.layers * settings.pipeline_parallel_size)
 
 

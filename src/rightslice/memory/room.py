@@ -47,7 +47,7 @@ def most_decoding(
     """Blocks of the pool, one of which each decoding sequence of a recurrent model must find before whole decode steps
     are captured in CUDA graphs (vLLM 0.32: CompilationConfig.resolve_cudagraph_mode_and_sizes); None where that is not
     checked. `margin_bytes`: of the room, left out."""
-    plan = cache_plan(architecture, settings)
+    plan = cache_plan(architecture, settings, device)
     states = any(group.keeps == "state" for group in plan.groups)
     if settings.enforce_eager or not states or not plan.shared or not plan.rules.block_per_sequence:
         return None
@@ -56,7 +56,7 @@ def most_decoding(
 
 def fits(architecture: Architecture, device: Device, settings: EngineSettings, margin_bytes: int = 0) -> bool:
     """Whether the engine finds room for one sequence of the longest length, with a margin."""
-    need = cache_plan(architecture, asked_settings(settings)).least_room_bytes(settings.max_model_len)
+    need = cache_plan(architecture, asked_settings(settings), device).least_room_bytes(settings.max_model_len)
     return room_bytes(architecture, device, settings) >= need + margin_bytes
 
 

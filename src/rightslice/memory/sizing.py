@@ -73,7 +73,8 @@ def size(architecture: Architecture, request: SizeRequest, devices: Sequence[Dev
     Raises BadInputError RS0106 for numbers that are not positive and RS0109 for an unknown precision or method.
     """
     _checked(request)
-    report = _gke(architecture, request) if request.method == "gke" else _exact(architecture, request)
+    seen = devices[0] if len(devices) == 1 else None
+    report = _gke(architecture, request, seen) if request.method == "gke" else _exact(architecture, request, seen)
     fits: list[Fit] = []
     refused: list[Refusal] = []
     for device in devices:
@@ -119,7 +120,7 @@ def _checked(request: SizeRequest) -> None:
         raise BadInputError(wrong)
 
 
-def _exact(architecture: Architecture, request: SizeRequest) -> SizeReport:
+def _exact(architecture: Architecture, request: SizeRequest, device: Device | None) -> SizeReport:
     """Weights + cache of all sequences + activations and overhead of one device."""
     kv_dtype, dtype = request.cache, request.weights
     weights = weights_bytes(architecture, dtype)
@@ -129,7 +130,7 @@ def _exact(architecture: Architecture, request: SizeRequest) -> SizeReport:
                     pipeline_parallel_size=1, data_parallel_size=1)  # fmt: skip
     step = min(told.max_num_batched_tokens, request.sequences * request.input_tokens)
     activations = activation_bytes(architecture, replace(alone, max_num_batched_tokens=step))
-    plan = cache_plan(architecture, replace(alone, kv_dtype=kv_dtype))  # type: ignore[arg-type]
+    plan = cache_plan(architecture, replace(alone, kv_dtype=kv_dtype), device)  # type: ignore[arg-type]
     constants = engine_memory(told.engine, told.version)
     overhead = constants.context_bytes + graphs_bytes(told) + rotary_bytes(architecture)
     report = SizeReport(
@@ -180,7 +181,7 @@ def _exact(architecture: Architecture, request: SizeRequest) -> SizeReport:
     return replace(report, notes=notes)
 
 
-def _gke(architecture: Architecture, request: SizeRequest) -> SizeReport:
+def _gke(architecture: Architecture, request: SizeRequest, device: Device | None) -> SizeReport:
     kv_dtype = request.cache
     terms = gke_terms(
         architecture,
@@ -189,7 +190,7 @@ def _gke(architecture: Architecture, request: SizeRequest) -> SizeReport:
         dtype=request.weights,
         kv_dtype=kv_dtype,
     )
-    exact = _exact(architecture, replace(request, method="exact"))
+    exact = _exact(architecture, replace(request, method="exact"), device)
     advertised = architecture.advertised_parameters_b
     claim = (
         f"{advertised:g} B as advertised"

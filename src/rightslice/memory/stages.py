@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from rightslice.catalogue.architecture import Architecture
+from rightslice.catalogue.hardware import Device
 from rightslice.catalogue.versions import version_key
 from rightslice.core.engine import EngineSettings
 from rightslice.core.quantities import format_bytes
@@ -29,10 +30,10 @@ def asked_settings(settings: EngineSettings) -> EngineSettings:
     return replace(settings, pipeline_parallel_size=1) if asks_whole_model(settings) else settings
 
 
-def stage_note(architecture: Architecture, settings: EngineSettings) -> tuple[str, ...]:
+def stage_note(architecture: Architecture, device: Device, settings: EngineSettings) -> tuple[str, ...]:
     """What one stage really needs, where the engine asks for more."""
     if not asks_whole_model(settings):
         return ()
-    need = format_bytes(rank_sequence_bytes(architecture, settings.max_model_len, settings), binary=True)
+    need = format_bytes(rank_sequence_bytes(architecture, settings.max_model_len, settings, device), binary=True)
     text = f"vLLM {settings.version} compares the cache of all stages with one stage, which needs only {need}"
     return (f"{text}; from {_WHOLE_MODEL[settings.engine][1]} on it checks stage by stage (vllm#33698)",)

@@ -140,7 +140,7 @@ def _judged(given: Given, arguments: str) -> Judged:
         return replace(judged, problem=problem)
     if problem := _taken(given, settings):
         return replace(judged, problem=problem, verdict="does_not_start")
-    plan = cache_plan(architecture, asked_settings(settings))
+    plan = cache_plan(architecture, asked_settings(settings), device)
     room, need = room_bytes(architecture, device, settings), plan.least_room_bytes(settings.max_model_len)
     verdict: Verdict = "starts" if room >= need else "does_not_start"
     if abs(room - need) < UNSURE_BYTES and need > 0 and not (told_to_fit and room >= need):
@@ -171,9 +171,9 @@ def _report(judged: Judged, mended: str) -> StartupReport:
         return StartupReport(judged.verdict, judged.problem.reason, 0, 0, 0, 0, mended, others, judged.notes)
     architecture, settings = judged.architecture, judged.line.settings
     asked, length, room = asked_settings(settings), settings.max_model_len, judged.room_bytes
-    plan = cache_plan(architecture, asked)
+    plan = cache_plan(architecture, asked, judged.device)
     reserved = plan.bytes_per_request(length)
-    kept = rank_sequence_bytes(architecture, length, asked) if plan.rules.windows else reserved
+    kept = rank_sequence_bytes(architecture, length, asked, judged.device) if plan.rules.windows else reserved
     logged = plan.logged_tokens(room, length)
     notes = _notes(architecture, judged.device, settings, plan)
     return StartupReport(
@@ -185,7 +185,7 @@ def _report(judged: Judged, mended: str) -> StartupReport:
         max_model_len_that_fits=longest_tokens(architecture, judged.device, settings),
         fix=mended,
         not_considered=others,
-        notes=(*stage_note(architecture, settings), *notes, *judged.notes),
+        notes=(*stage_note(architecture, judged.device, settings), *notes, *judged.notes),
         kv_bytes_reserved_per_sequence=reserved,
         logged_kv_tokens=logged,
         logged_max_concurrency=plan.concurrency(room, length) if logged else 0.0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from rich.console import Console, RenderableType
@@ -75,10 +75,15 @@ def _folded(values: Sequence[float | None], fold: Fold) -> float | None:
 
 @dataclass(slots=True)
 class Canvas:
-    """Collects lines and tables, then renders them. Every string given to it is made harmless first."""
+    """Collects lines and tables, then renders them, never narrower than MIN_WIDTH. Every string given to it is made
+    harmless first.
+    """
 
     style: Style
     _parts: list[RenderableType] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.style = replace(self.style, width=max(self.style.width, MIN_WIDTH))
 
     def text(self, content: str, style: str = "") -> Text:
         """Text without escapes, in the style's characters; rich markup in it has no meaning."""
@@ -128,7 +133,7 @@ class Canvas:
         buffer = io.StringIO()
         console = Console(
             file=buffer,
-            width=max(self.style.width, MIN_WIDTH),
+            width=self.style.width,
             force_terminal=self.style.color,
             color_system="standard" if self.style.color else None,
             no_color=not self.style.color,

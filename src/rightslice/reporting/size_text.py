@@ -9,7 +9,8 @@ from rightslice.memory.startup import StartupReport
 from rightslice.reporting.canvas import Canvas, Cell, Column, Style
 from rightslice.reporting.precision_text import precision_part
 
-_NARROWEST_BAR = 10
+_BESIDE_BAR = 30
+"""Cells for the name and the amount of a part: the narrowest canvas leaves ten for its bar."""
 _MOST_REFUSED = 8
 _LEAST_BILLION, _LEAST_THOUSAND_BILLION = 999.5e6, 999.5e9
 """Where three digits carry over."""
@@ -100,7 +101,7 @@ def _parts(canvas: Canvas, report: SizeReport) -> None:
         ("activations", report.activation_bytes),
         ("overhead", report.overhead_bytes),
     )
-    room = max(canvas.style.width - 30, _NARROWEST_BAR)
+    room = canvas.style.width - _BESIDE_BAR
     most = max(report.total_bytes, 1)
     rows: list[list[Cell]] = []
     for name, amount in parts:

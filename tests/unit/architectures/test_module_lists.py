@@ -281,3 +281,31 @@ def test_lists_against_a_plain_matcher(name: str, style: str) -> None:
     for _ in range(120):
         entries = [drawn(name, random, style) for _ in range(random.randint(1, 4))]
         assert size(entries) - nothing == pytest.approx(kept(name, entries, matches), abs=4000), entries
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ("model.layers.3.mlp.c_proj", True),
+        ("blocks.3.attention.query", True),
+        ("transformer.blocks.3.self_attn.q_proj", True),
+        ("model.layers.3.self_attn.q_proj", False),
+        ("layers.3.self_attn.q_proj", False),
+        ("model.layers.3.self_attn", False),
+        ("model.layers.3.self_attn.qkv_proj", False),
+        ("model.layers.3.input_layernorm", False),
+        ("mtp.layers.0.eh_proj", False),
+        ("lm_head", False),
+    ],
+)
+def test_names_of_unknown_modules_are_told(entry: str, told: bool) -> None:
+    """Whatever the list says of them is not counted, and the answer is an approximation."""
+    config: dict[str, Any] = {
+        "architectures": ["Starcoder2ForCausalLM"],
+        "model_type": "starcoder2",
+        "torch_dtype": "bfloat16",
+        "quantization_config": {"quant_method": "fp8", "modules_to_not_convert": [entry]},
+    }
+    found = [text for text in read_architecture(config, "m").approximations if "not known here" in text]
+    assert bool(found) is told
+    assert all(entry in text and "give the folder with the weight files" in text for text in found)

@@ -9,7 +9,8 @@ from rightslice.catalogue.engine_arguments import engine_arguments, names_of_all
 from rightslice.catalogue.engines import engine
 from rightslice.catalogue.models import resolve_model
 from rightslice.core.errors import BadInputError
-from rightslice.memory.arguments import CommandLine, parse_arguments, whole_number
+from rightslice.memory.arguments import CommandLine, parse_arguments
+from rightslice.memory.values import whole_number
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 

@@ -215,6 +215,53 @@ def test_legal_parallelism(model: str, changes: dict[str, Any], part: str) -> No
     assert part in problem if part else problem == ""
 
 
+@pytest.mark.parametrize(
+    ("method", "group", "tensor", "part"),
+    [
+        ("gptq", 128, 2, ""),
+        ("gptq", 128, 4, "11008 / 4 = 2752 is not a multiple of the quantisation block 128"),
+        ("gptq", 64, 4, ""),
+        ("gptq", 64, 8, "11008 / 8 = 1376 is not a multiple of the quantisation block 64"),
+        ("awq", 64, 8, "legal tensor parallel sizes: 1, 2, 4"),
+        ("gptq", 32, 8, ""),
+        ("gptq", -1, 8, ""),
+        ("gptq", 96, 1, "hidden size 4096 is not a multiple of the quantisation group 96"),
+        ("gptq", 256, 2, "11008 / 2 = 5504 is not a multiple of the quantisation block 256"),
+        ("gptq", 16384, 1, ""),
+    ],
+)
+def test_groups_of_packed_integers_stay_whole(method: str, group: int, tensor: int, part: str) -> None:
+    """As vLLM 0.32 checks them: inputs per rank by the group, unless one group is as wide as all inputs."""
+    found = _integers(method, group, intermediate_size=11008)
+    problem = legal_parallelism(found, settings(found, tensor_parallel_size=tensor))
+    assert part in problem if part else problem == ""
+
+
+def test_groups_of_experts_are_halved_to_fit() -> None:
+    """768 / 4 = 192 inputs are no groups of 128, but groups of 64; a block of FP8 is not halved."""
+    moe = {"model_type": "qwen3_moe", "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768}
+    found = _integers("gptq", 128, architectures=["Qwen3MoeForCausalLM"], decoder_sparse_step=1, **moe)
+    assert legal_parallelism(found, settings(found, tensor_parallel_size=4)) == ""
+    assert "768 / 16 = 48" in legal_parallelism(found, settings(found, tensor_parallel_size=16))
+    native = resolve_model("Qwen/Qwen3-30B-A3B-FP8")
+    assert "768 / 4 = 192" in legal_parallelism(native, settings(native, tensor_parallel_size=4))
+
+
+def _integers(method: str, group: int, **changes: Any) -> Architecture:
+    config: dict[str, Any] = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "torch_dtype": "float16",
+        "hidden_size": 4096,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 16,
+        "vocab_size": 32_000,
+        "quantization_config": {"quant_method": method, "bits": 4, "group_size": group},
+    }
+    return read_architecture(config | changes, method)
+
+
 def test_slices_do_not_form_a_group() -> None:
     found = resolve_model("Qwen/Qwen3-1.7B")
     piece = device("A100-SXM-80GB", "3g.40gb")

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from engine_cache import ANSWERS, NAMED, NOT_ASKED, disagreements
+from engine_cache import ANSWERS, NAMED, NOT_ASKED, PACKED, disagreements
+from rightslice.catalogue.accelerators import device
 from rightslice.catalogue.models import resolve_model
-from rightslice.core.engine import EngineSettings
+from rightslice.core.engine import EngineSettings, KvDtype
 from rightslice.memory.cache import rank_sequence_bytes
 from rightslice.memory.reservation import cache_plan
 
@@ -27,11 +28,45 @@ def test_every_answer_of_vllm_is_ours_to_the_last_block_and_token() -> None:
     assert set(NAMED) <= set(WRITTEN["models"])
     assert set(NOT_ASKED).isdisjoint(WRITTEN["models"])
     assert WRITTEN["not_built"] == {}
+    assert any(a["kv_dtype"] == PACKED for answers in WRITTEN["models"].values() for a in answers)
     eight_bit = [name for name, answers in WRITTEN["models"].items() if any(a["kv_dtype"] == "fp8" for a in answers)]
     assert len(eight_bit) >= 20
     rooms = [room for answers in WRITTEN["models"].values() for answer in answers for room in answer["rooms"]]
     assert {room["starts"] for room in rooms} == {True, False}
     assert len(rooms) > 2000
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "kept", "row"),
+    [
+        ("0.32.0", "H200-SXM-141GB", "fp8", 656),
+        ("0.32.0", "B200-SXM-180GB", "fp8", 576),
+        ("0.32.0", "RTX-PRO-6000", "fp8", 656),
+        ("0.32.0", "RTX-PRO-6000", "bf16", 656),
+        ("0.32.0", "H200-SXM-141GB", "bf16", 1152),
+        ("0.20.0", "B200-SXM-180GB", "fp8", 576),
+        ("0.15.1", "B200-SXM-180GB", "fp8", 656),
+        ("0.9.2", "H200-SXM-141GB", "fp8", 576),
+    ],
+)
+def test_latents_of_sparse_attention_are_packed_where_the_kernels_want_it(
+    version: str, name: str, kept: KvDtype, row: int
+) -> None:
+    """A row per token and layer, and 128 bytes of indexer keys with a scale of four, on every rank."""
+    model = resolve_model("nvidia/DeepSeek-V3.2-NVFP4")
+    settings = EngineSettings(version=version, kv_dtype=kept, tensor_parallel_size=8)
+    plan = cache_plan(model, settings, device(name))
+    assert plan.bytes_per_request(16_384) == 16_384 * 61 * (row + 132)
+    assert rank_sequence_bytes(model, 16_384, settings, device(name)) == 16_384 * 61 * (row + 132)
+
+
+def test_without_a_device_the_wider_row_counts() -> None:
+    settings = EngineSettings(kv_dtype="fp8")
+    sparse, dense = resolve_model("nvidia/DeepSeek-V3.2-NVFP4"), resolve_model("deepseek-ai/DeepSeek-V3")
+    assert cache_plan(sparse, settings).bytes_per_request(16_384) == 16_384 * 61 * (656 + 132)
+    assert cache_plan(dense, settings).bytes_per_request(16_384) == 16_384 * 61 * 576
+    shared = resolve_model("zai-org/GLM-5.2")  # indexers in a part of the layers, sparse attention in all
+    assert cache_plan(shared, settings).bytes_per_request(16_384) == 16_384 * (78 * 656 + 21 * 132)
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,14 @@ def test_parts_fits_and_reasons_are_all_there(width: int) -> None:
     assert "active" not in flat
 
 
+def test_nothing_is_narrower_than_forty_columns() -> None:
+    """Ten cells are left for the bars, and no name or amount is broken; narrower terminals get the same."""
+    narrow = size_text(REPORT, width=40)
+    assert [line.count("█") for line in narrow.splitlines() if "█" in line] == [9, 1, 1, 1]
+    assert "  KV cache     167.8 MB  █" in narrow.splitlines()
+    assert size_text(REPORT, width=12) == size_text(REPORT, width=39) == narrow
+
+
 def test_bars_are_in_proportion_and_the_smallest_part_is_seen() -> None:
     drawn = [line.count("█") for line in size_text(REPORT, width=80).splitlines() if "█" in line]
     assert drawn == [45, 1, 1, 4]

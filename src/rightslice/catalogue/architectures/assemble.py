@@ -14,11 +14,12 @@ from rightslice.catalogue.architectures.config import MAX_CONTEXT, Config, Objec
 from rightslice.catalogue.architectures.families import Family
 from rightslice.catalogue.architectures.formats import DTYPE_BYTES, Format, base_dtype
 from rightslice.catalogue.architectures.ledger import Ledger
-from rightslice.catalogue.architectures.multimodal import text_part
+from rightslice.catalogue.architectures.multimodal import image_cache, text_part
 from rightslice.catalogue.architectures.prediction import prediction_layers
 from rightslice.catalogue.architectures.quantisation import kv_dtype, scheme_of
 from rightslice.catalogue.architectures.scheme import Scheme
 from rightslice.catalogue.architectures.spelling import Spelling
+from rightslice.catalogue.architectures.unmatched import unmatched_modules
 from rightslice.catalogue.architectures.weights import Layer, Split, Weight, count
 from rightslice.core.errors import BadInputError, Diagnostic, Location
 from rightslice.core.quantities import format_bytes
@@ -56,15 +57,16 @@ def read_architecture(
         number = predictor.layers
         held = f"{format_bytes(predictor.published_weights_bytes)}, loaded for speculative decoding only"
         notes.append(f"{number} multi-token-prediction layer{'s' if number > 1 else ''} not counted ({held})")
+    attention = _merged_attention(ledger.layers)
+    notes += image_cache(config, own, attention)
     notes += _fewer_experts(text, ledger)
-    notes += _listed_head(ledger, scheme, dtype)
+    notes += _quantised_head(ledger, scheme, dtype)
     if not checked:
         told, guessed = _left_out(config, own, text_family)
         notes += told
-        approximations += guessed
+        approximations += (*guessed, *unmatched_modules(ledger, scheme))
     parameters = ledger.parameters
     heads = text.number("heads", 0)
-    attention = _merged_attention(ledger.layers)
     return Architecture(
         name=name,
         family=str(raw.get("model_type") or own.name),
@@ -112,18 +114,25 @@ def _fewer_experts(text: Config, ledger: Ledger) -> list[str]:
     return [f"{empty} of the experts compute nothing: {span}, {mean / 1e9:.1f} B if all are chosen alike"]
 
 
-def _listed_head(ledger: Ledger, scheme: Scheme | None, dtype: str) -> list[str]:
-    """An output head that the checkpoint's list quantises, and that is counted at the base dtype."""
+def _quantised_head(ledger: Ledger, scheme: Scheme | None, dtype: str) -> list[str]:
+    """An output head that a list quantises or does not leave out, and that is counted at the base dtype.
+
+    Model Optimizer leaves heads out unless told otherwise, and writes them into its list. An engine follows that list
+    (vLLM: modelopt.py converts heads from 0.23.0 on, not in 0.21.0), so a head that it does not name may be either.
+    """
     if scheme is None or scheme.head or not ledger.head:
         return []
-    name = ledger.spelling.of("lm_head", -1)
+    name, weight = ledger.spelling.of("lm_head", -1), ledger.head[0]
     found = next((found for listed, found in scheme.own if listed.match(name)), None)
+    told = f"the checkpoint lists its output head as {found.name}; it is counted in {dtype}" if found else ""
+    excluded = scheme.skip is not None and scheme.skip.match(name)
+    if found is None and scheme.default is not None and scheme.method.startswith("modelopt") and not excluded:
+        found = scheme.default
+        told = f"the checkpoint's list does not leave its output head out; it is counted in {dtype}, as usual"
     if found is None:
         return []
-    weight = ledger.head[0]
     saved = format_bytes(weight.elements * DTYPE_BYTES[dtype] - found.bytes_of(weight))
-    listed = f"the checkpoint lists its output head as {found.name}; it is counted in {dtype}"
-    return [f"{listed}: {saved} less where the engine follows"]
+    return [f"{told}: {saved} less where the file and the engine have it in {found.name} (vLLM from 0.23.0)"]
 
 
 def _left_out(config: Config, own: Family, text: Family) -> tuple[list[str], list[str]]:
@@ -200,11 +209,14 @@ def _block(scheme: Scheme | None) -> int:
     """Input channels that share a scale; only formats whose kernels refuse a cut block count."""
     if scheme is None or scheme.default is None:
         return 0
-    return scheme.default.columns if scheme.default.columns > _FREE_BLOCK else 0
+    packed = scheme.default.name.startswith("int") and any(word in scheme.method for word in _PACKED_GROUPS)
+    return scheme.default.columns if packed or scheme.default.columns > _FREE_BLOCK else 0
 
 
 _FREE_BLOCK = 64
 """Blocks of 16 or 32 (NVFP4, MXFP4) divide every published width."""
+_PACKED_GROUPS = ("gptq", "awq", "compressed-tensors", "compressed_tensors")
+"""Methods whose kernels take whole groups only, whatever their size (vLLM 0.32: MarlinLinearKernel.can_implement)."""
 
 
 class _Tally:

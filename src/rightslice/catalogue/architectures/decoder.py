@@ -34,7 +34,8 @@ def decoder(config: Config, family: Family) -> Ledger:
     if has_language_head(config, family):
         bias = vocab if family.switch("head_bias", config) else 0
         if not tied:
-            rows = config.number("draft_vocab_size", vocab, low=1)
+            drafts = family.switch("borrowed_embedding", config)
+            rows = (config.maybe("draft_vocab_size", low=1) if drafts else None) or vocab
             head = (Weight("lm_head", rows, width, "vocab", bias=bias, linear=True),)
         elif bias:
             head = (Weight("lm_head", bias),)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from rightslice.catalogue.architecture import AttentionGroup
 from rightslice.catalogue.architectures.config import ALIASES, Config, Object
 from rightslice.catalogue.architectures.connectors import PROJECTORS
 from rightslice.catalogue.architectures.decoder import decoder
@@ -13,11 +14,13 @@ from rightslice.catalogue.architectures.ledger import Ledger, unknown_family
 from rightslice.catalogue.architectures.named import named_tower
 from rightslice.catalogue.architectures.towers import tower, tower_width
 from rightslice.catalogue.architectures.weights import Weight
+from rightslice.core.quantities import format_bytes
 
 TEXT_KEYS: Final = ("text_config", "llm_config", "language_config", "thinker_config", "text_model_config")
 _TOWER_KEYS: Final = ("vision_config", "audio_config", "speech_config", "encoder_config")
 _MAX_DEPTH: Final = 4
 _COUNTED_KEYS: Final = frozenset((*TEXT_KEYS, *_TOWER_KEYS, "perceiver_config", "qformer_config"))
+_IMAGE_BYTES: Final = 2
 _SHARED: Final = ("tie_word_embeddings", "vocab_size", "quantization_config", "architectures")
 
 
@@ -131,6 +134,20 @@ def multimodal(config: Config, parent: Family) -> Ledger:
     notes += [f"{key}: this part is not counted" for key in config.parts() if key not in counted]
     spelling = replace(ledger.spelling, nested=text is not config)
     return replace(ledger, towers=tuple(towers), approximations=tuple(notes), spelling=spelling)
+
+
+def image_cache(config: Config, parent: Family, attention: tuple[AttentionGroup, ...]) -> list[str]:
+    """What cross attention keeps of one image that fills all its tiles, each of (image / patch)^2 + 1 tokens."""
+    part = config.part("vision_config")
+    own = part_family(part, parent, "vision_config") if part is not None else None
+    if part is None or own is None or not own.switch("tiles", config):
+        return []
+    nested = config.inside(part, own.defaults, "vision_config")
+    tiles = nested.number("max_num_tiles", 4, low=1, high=1024)
+    tokens = tiles * ((nested.side("image_size", 448) // nested.side("patch_size", 14)) ** 2 + 1)
+    elements = sum(g.layers * g.kv_elements_per_token for g in attention if g.kind == "cross")
+    kept = f"{format_bytes(tokens * elements * _IMAGE_BYTES)} of cross-attention cache in 16 bit"
+    return [f"an image of {tiles} tiles is {tokens:,} tokens to the language model: {kept}"] if elements else []
 
 
 def _expects(config: Config, parent: Family, key: str) -> bool:

@@ -35,6 +35,8 @@ def shapes(config: Config, family: Family) -> tuple[Shape, ...]:
     """One shape per layer. Raises BadInputError when sizes are missing or contradict each other."""
     listed = config.words("layer_types") or config.words("layers_block_type") or ()
     count = config.number("layers", len(listed) or None, low=1, high=MAX_LAYERS)
+    if config.given("num_hidden_layers"):  # LongCat: counts the attention blocks (Transformers, vLLM 0.32)
+        count = max(1, count // family.amount("blocks_per_layer", 1))
     words, _ = kinds.mixer_words(config, family, count)
     sparse = kinds.moe_flags(config, family, count)
     base = _base(config, family)
