@@ -22,13 +22,15 @@ from rightslice.memory.legality import legal_parallelism
 from rightslice.memory.reservation import cache_plan
 
 ANSWERS: Final = Path(__file__).parent / "data" / "engine_cache" / "vllm.json"
+PACKED_ANSWERS: Final = ANSWERS.parent / "packed.json"
+_OWN_ATTENTION: Final = "the CPU build has attention of its own for it: see `packed_questions`"
 NOT_ASKED: Final = {
     "Deci--DeciLM-7B": "vLLM 0.32 has no class for it: its DeciLMForCausalLM wants block_configs",
     "google--flan-t5-xl": "vLLM 0.32 has no class for it, and its Transformers backend cannot trace T5",
-    "deepseek-ai--DeepSeek-V4-Flash": "the CPU build has attention of its own for it, without the packed cache",
-    "nvidia--DeepSeek-V4-Pro-NVFP4": "the CPU build has attention of its own for it, without the packed cache",
-    "sgl-project--DeepSeek-V4-Flash-FP8": "the CPU build has attention of its own for it, without the packed cache",
-    "sgl-project--DeepSeek-V4-Pro-FP8": "the CPU build has attention of its own for it, without the packed cache",
+    "deepseek-ai--DeepSeek-V4-Flash": _OWN_ATTENTION,
+    "nvidia--DeepSeek-V4-Pro-NVFP4": _OWN_ATTENTION,
+    "sgl-project--DeepSeek-V4-Flash-FP8": _OWN_ATTENTION,
+    "sgl-project--DeepSeek-V4-Pro-FP8": _OWN_ATTENTION,
     "microsoft--Phi-3.5-MoE-instruct": "no class of its own: traced through Transformers for many minutes",
     "microsoft--Phi-mini-MoE-instruct": "no class of its own: traced through Transformers for many minutes",
 }
@@ -71,6 +73,37 @@ def questions() -> dict[str, Any]:
             "lengths": lengths, "steps": [16_384, 2048, 8192], "blocks": [16, 16, 32],
         }  # fmt: skip
     return found
+
+
+def packed_questions() -> dict[str, Any]:
+    """The models with compressed latents, whose caches are described to the engine instead of built by it."""
+    root = files("rightslice.catalogue") / "data" / "architectures"
+    found = {}
+    for name in (name for name, reason in NOT_ASKED.items() if reason == _OWN_ATTENTION):
+        raw = json.loads((root / f"{name}.json").read_text())
+        ratios = raw["compress_ratios"][: resolve_model(name).layers]
+        found[name] = {
+            "ratios": ratios, "lengths": [131_072, 40_960, 1_000_000, 300], "steps": [16_384, 2048, 8192, 2048],
+        }  # fmt: skip
+    return found
+
+
+def packed_disagreements(answers: dict[str, Any]) -> Iterator[tuple[str, int, str]]:
+    """(model, longest length, figure) of every answer on compressed latents that is not ours."""
+    for name, asked in answers["models"].items():
+        for answer in asked:
+            length = answer["max_model_len"]
+            step = answer["max_num_batched_tokens"]
+            settings = EngineSettings(
+                version=answers["vllm"], max_model_len=length, max_num_batched_tokens=step, kv_dtype="fp8"
+            )
+            plan = cache_plan(resolve_model(name), settings)
+            ours = {
+                "groups": sorted([g.layers, g.block_tokens] for g in plan.groups),
+                "block_bytes": plan.block_bytes,
+                "bytes_per_request": plan.bytes_per_request(length),
+            }
+            yield from ((name, length, key) for key in ours if ours[key] != answer[key])
 
 
 def disagreements(answers: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -18,7 +18,8 @@ class AttentionGroup:
     `kv_elements_per_token` is 0 for layers that share another layer's cache or keep none; `state_bytes_per_sequence`
     is constant per sequence and layer (recurrent, convolution or cross-attention state), of which
     `spare_state_bytes_per_sequence` are one column of the convolution: engines keep the columns before a token,
-    Transformers the token's own as well.
+    Transformers the token's own as well. `compress_ratio` tokens share one entry of a compressed cache, 0 where each
+    has its own; `compressed_index_width` is that of the indexer's keys beside such an entry, counted in its elements.
     """
 
     kind: AttentionKind
@@ -32,6 +33,8 @@ class AttentionGroup:
     indexer_elements_per_token: int = 0
     state_bytes_per_sequence: int = 0
     spare_state_bytes_per_sequence: int = 0
+    compress_ratio: int = 0
+    compressed_index_width: int = 0
 
 
 @dataclass(frozen=True, slots=True)

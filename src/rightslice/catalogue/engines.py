@@ -84,7 +84,8 @@ class EngineFacts:
     for weights and KV cache; kv-of-free = share of what is free after the weights, for the KV cache.
     `admission`: what a request must find room for to start: its prompt, its prompt and whole answer, or an estimate of
     what all running ones will answer. `prefill_first`: nobody decodes in a step that computes prompts.
-    `fixed_kv`: model types that ignore a cache type. `reserve`: how the share is chosen where none is given.
+    `fixed_kv`: model types that ignore a cache type; `own_kv`: those that take one type only. `reserve`: how the share
+    is chosen where none is given.
     `refuses_long_prompts`: without chunked prefill, those of more tokens than a step; other engines hold them whole.
     """
 
@@ -111,6 +112,7 @@ class EngineFacts:
     weight_methods: Mapping[str, tuple[str, ...]]
     kv_min_capability: Mapping[str, float]
     fixed_kv: frozenset[str]
+    own_kv: Mapping[str, str]
     reserve: Reserve | None
     refuses_long_prompts: bool
     admission: Literal["prompt", "answer", "estimate"]
@@ -292,6 +294,7 @@ def _facts(name: str, row: Mapping[str, Any]) -> EngineFacts:
         weight_methods={dtype: tuple(methods) for dtype, methods in row.get("weight_methods", {}).items()},
         kv_min_capability=row.get("kv_min_capability", {}),
         fixed_kv=frozenset(row.get("fixed_kv", ())),
+        own_kv=row.get("own_kv", {}),
         reserve=reserve_of(row.get("reserve")),
         refuses_long_prompts=row.get("refuses_long_prompts", False),
         admission=row.get("admission", "prompt"),

@@ -8,6 +8,7 @@ from rightslice.catalogue.architecture import Architecture, AttentionGroup
 from rightslice.catalogue.hardware import Device
 from rightslice.core.engine import EngineSettings
 from rightslice.memory.cache_rules import cache_rules
+from rightslice.memory.packed import compressed_token_bytes
 from rightslice.memory.precision import compute_capability
 from rightslice.memory.speculation import drafter_of
 
@@ -72,11 +73,14 @@ def stored_token_bytes(
 ) -> float:
     """Bytes that an engine keeps per token in one layer of `group`, all KV heads together, indexer keys apart.
 
-    As the type of the cache says, but for packed latents of `sparse` attention (`engine_cache.json`). `device` None:
-    not known, the wider of the two.
+    As the type of the cache says, but for packed latents of `sparse` attention (`engine_cache.json`) and compressed
+    ones. `device` None: not known, the wider of the two.
     """
     plain = group.kv_elements_per_token * KV_BYTES[settings.kv_dtype]
-    packed = cache_rules(settings.engine, settings.version).packed_latents
+    rules = cache_rules(settings.engine, settings.version)
+    packed = rules.packed_latents
+    if group.compress_ratio and rules.packs_blocks and settings.kv_dtype == "fp8":
+        return compressed_token_bytes(group)
     if not sparse or group.kind != "mla" or group.kv_elements_per_token != _PACKED_ELEMENTS:
         return plain
     if device is None:

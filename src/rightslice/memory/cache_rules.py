@@ -29,6 +29,7 @@ class CacheRules:
     state_blocks: int
     checkpoint_blocks: int
     block_per_sequence: bool
+    packs_blocks: bool
     packed_latents: Mapping[str, Sequence[str]]
 
 

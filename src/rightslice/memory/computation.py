@@ -40,9 +40,13 @@ def chosen(architecture: Architecture, device: Device, engine_name: str, version
 
 def cache_dtype(architecture: Architecture, engine_name: str, version: str, computed: str, asked: str = "") -> str:
     """The format of the KV cache: `asked`, else what the checkpoint declares where the engine follows that, else that
-    of computation. Some models stay in that one whatever is asked (`EngineFacts.fixed_kv`)."""
-    if architecture.family in engine(engine_name).fixed_kv:
+    of computation. Some models stay in that one whatever is asked (`EngineFacts.fixed_kv`), others have one of their
+    own (`EngineFacts.own_kv`)."""
+    facts = engine(engine_name)
+    if architecture.family in facts.fixed_kv:
         return computed
+    if own := facts.own_kv.get(architecture.family):
+        return asked or own
     follows = _follows_checkpoint(architecture, engine_name, version)
     return asked or (architecture.kv_dtype_published if follows else computed)
 
@@ -53,6 +57,8 @@ def cache_note(architecture: Architecture, engine_name: str, version: str, asked
     if architecture.family in facts.fixed_kv:
         told = f"{facts.title} gives the attention of {architecture.family} models no cache type"
         return f"{told}: --kv-cache-dtype has no effect" if asked else ""
+    if (own := facts.own_kv.get(architecture.family)) and not asked:
+        return f"{facts.title} keeps the cache of {architecture.family} models in {own} rows of its own by itself"
     if asked or not declared:
         return ""
     told, follows = f"{facts.title} {version}", _follows_checkpoint(architecture, engine_name, version)

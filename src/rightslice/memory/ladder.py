@@ -106,7 +106,7 @@ def settings_for(
             engine=ENGINE,
             version=facts.latest_version,
             weight_dtype=request.dtype or architecture.published_dtype,  # type: ignore[arg-type]
-            kv_dtype=request.cache,  # type: ignore[arg-type]
+            kv_dtype=facts.own_kv.get(architecture.family, request.cache),  # type: ignore[arg-type]
             max_model_len=request.tokens,
             max_num_seqs=max(request.sequences, defaults.max_num_seqs),
             max_num_batched_tokens=rank_step_tokens(defaults.max_num_batched_tokens, data),

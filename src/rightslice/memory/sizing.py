@@ -130,7 +130,8 @@ def _exact(architecture: Architecture, request: SizeRequest, device: Device | No
                     pipeline_parallel_size=1, data_parallel_size=1)  # fmt: skip
     step = min(told.max_num_batched_tokens, request.sequences * request.input_tokens)
     activations = activation_bytes(architecture, replace(alone, max_num_batched_tokens=step))
-    plan = cache_plan(architecture, replace(alone, kv_dtype=kv_dtype), device)  # type: ignore[arg-type]
+    stored = engine(told.engine).own_kv.get(architecture.family, kv_dtype)
+    plan = cache_plan(architecture, replace(alone, kv_dtype=stored), device)  # type: ignore[arg-type]
     constants = engine_memory(told.engine, told.version)
     overhead = constants.context_bytes + graphs_bytes(told) + rotary_bytes(architecture)
     report = SizeReport(

@@ -24,6 +24,7 @@ from rightslice.memory.arguments import (
     parse_arguments,
 )
 from rightslice.memory.cache import rank_sequence_bytes
+from rightslice.memory.cache_groups import CachePlan
 from rightslice.memory.computation import computation_problem
 from rightslice.memory.engine_version import known_version
 from rightslice.memory.legality import legal_parallelism, legal_sizes, slice_parallelism, stages_problem
@@ -32,7 +33,7 @@ from rightslice.memory.precision import kv_support, weight_support
 from rightslice.memory.problems import Problem, Remedy
 from rightslice.memory.quantization import quantization_problem
 from rightslice.memory.remedies import Judged, Verdict, fix
-from rightslice.memory.reservation import CachePlan, cache_plan
+from rightslice.memory.reservation import cache_plan
 from rightslice.memory.room import counted_device, longest_tokens, most_decoding, room_bytes, taken
 from rightslice.memory.scheduling import scheduling_problems
 from rightslice.memory.serving import serving
@@ -40,6 +41,7 @@ from rightslice.memory.speculation import speculation_problem, with_draft
 from rightslice.memory.stages import asked_settings, stage_note
 
 _SMALLER: Final = "a smaller model, a lower precision or a larger device"
+_ATTENTION: Final = "--attention-backend"
 _FREE_FIRST: Final = "free memory of the device, or take another"
 
 
@@ -264,6 +266,10 @@ def _formats(given: Given, line: CommandLine) -> Iterator[Problem]:
     if support.level == "refused":
         types: tuple[Remedy, ...] = tuple((("--kv-cache-dtype", name),) for name in ("auto", "bfloat16", "bf16"))
         yield Problem("cache", support.reason, types, "a KV cache in 16 bit")
+    own = given.facts.own_kv.get(given.architecture.family)
+    if own and settings.kv_dtype != own and _ATTENTION not in line.others:
+        reason = f"{given.facts.title} keeps the cache of {given.architecture.family} models in {own} only"
+        yield Problem("cache", reason, ((("--kv-cache-dtype", own),),))
 
 
 def _parallel(architecture: Architecture, settings: EngineSettings) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine_cache import ANSWERS, NAMED, NOT_ASKED, PACKED, disagreements
+from engine_cache import ANSWERS, NAMED, NOT_ASKED, PACKED, PACKED_ANSWERS, disagreements, packed_disagreements
 from rightslice.catalogue.accelerators import device
 from rightslice.catalogue.models import resolve_model
 from rightslice.core.engine import EngineSettings, KvDtype
@@ -58,6 +58,21 @@ def test_latents_of_sparse_attention_are_packed_where_the_kernels_want_it(
     plan = cache_plan(model, settings, device(name))
     assert plan.bytes_per_request(16_384) == 16_384 * 61 * (row + 132)
     assert rank_sequence_bytes(model, 16_384, settings, device(name)) == 16_384 * 61 * (row + 132)
+
+
+def test_compressed_latents_lie_beside_their_windows_and_states() -> None:
+    """DeepSeek-V4 by vLLM's own planner: five groups, and as many blocks as short states in flight need."""
+    written = json.loads(PACKED_ANSWERS.read_text())
+    assert list(packed_disagreements(written)) == []
+    assert len(written["models"]) == 4
+    model = resolve_model("deepseek-ai/DeepSeek-V4-Flash")
+    settings = EngineSettings(version="0.32.0", kv_dtype="fp8", max_num_batched_tokens=2048)
+    per_layer = (37_440 + 8640) * 21 + 1728 * 20  # 64 entries and keys of 4 tokens each, 2 entries of 128
+    assert cache_plan(model, settings).block_bytes == per_layer
+    kept = rank_sequence_bytes(model, 25_600, settings) - rank_sequence_bytes(model, 25_600 - 256, settings)
+    assert kept == per_layer
+    assert not cache_plan(model, replace(settings, kv_dtype="bf16")).shared
+    assert not cache_plan(model, replace(settings, version="0.28.0")).shared
 
 
 def test_without_a_device_the_wider_row_counts() -> None:

@@ -335,3 +335,16 @@ def test_the_fix_on_a_slice_names_what_makes_the_ranks(ranks: str) -> None:
     found = startup(resolve_model("Qwen/Qwen3-1.7B"), piece, arguments=asked)
     assert found.verdict == "refused"
     assert startup(resolve_model("Qwen/Qwen3-1.7B"), piece, arguments=f"{asked} {found.fix}").verdict == "starts"
+
+
+def test_deepseek_v4_keeps_its_cache_in_rows_of_its_own() -> None:
+    """vLLM takes FP8 for `auto` and refuses 16 bit, unless another attention backend is chosen."""
+    model, seen = resolve_model("deepseek-ai/DeepSeek-V4-Flash"), device("H200-SXM-141GB")
+    untold = startup(model, seen, arguments="-tp 8 --max-model-len 131072 --max-num-batched-tokens 2048")
+    assert untold.verdict == "starts"
+    assert any("in fp8 rows of its own" in note for note in untold.notes)
+    assert untold.kv_bytes_reserved_per_sequence == 1_002_240 * (512 + 2 * 67 + 1027 + 529)
+    refused = startup(model, seen, arguments="-tp 8 --kv-cache-dtype bfloat16")
+    assert (refused.verdict, refused.fix) == ("refused", "--kv-cache-dtype fp8")
+    other = "-tp 8 --kv-cache-dtype bfloat16 --attention-backend FLASHINFER_MLA_SPARSE_DSV4"
+    assert startup(model, seen, arguments=other).verdict == "starts"

@@ -185,7 +185,18 @@ def compressed_attention(config: Config, _family: Family, shape: Shape) -> Mixer
         ]
         entry += index
     state = 3 * shape.ratio * entry * 2 if overlapping else 0
-    far = AttentionGroup("mla", 1, heads, 1, width, width, entry // shape.ratio, state_bytes_per_sequence=state)
+    far = AttentionGroup(
+        "mla",
+        1,
+        heads,
+        1,
+        width,
+        width,
+        entry // shape.ratio,
+        state_bytes_per_sequence=state,
+        compress_ratio=shape.ratio,
+        compressed_index_width=entry - width,
+    )
     return tuple(weights), (window, far)
 
 
