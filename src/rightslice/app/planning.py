@@ -18,6 +18,7 @@ from rightslice.app.models import find_model
 from rightslice.app.network import planned_network
 from rightslice.app.scenarios import draw_loads
 from rightslice.app.state import Question
+from rightslice.app.today import read_today, with_changes
 from rightslice.app.ways_out import Retry, ways_out
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.engines import engine
@@ -72,10 +73,12 @@ def plan_workload(
     risk: float = 0.05,
     progress: Callable[[str], None] = _silent,
     over_time: bool = False,
+    current: Path | None = None,
 ) -> PlanOutcome:
     """Plan a workload file. `risk`: accepted probability, over prediction error, that an objective fails.
 
-    `over_time`: play the verification once more and keep its course.
+    `over_time`: play the verification once more and keep its course. `current`: a plan or layout that runs now; its
+    GPUs stay as they are where that costs next to nothing, and the plan tells the steps.
 
     Raises BadInputError for a bad file or option; an infeasible workload returns a plan that says what binds.
     """
@@ -88,11 +91,13 @@ def plan_workload(
         wanted = choices(loaded.workload)
         known = [architectures_of(workload) for workload in wanted]
         traces = traces_of(loaded.workload, path.parent)
+        today = read_today(current) if current else ()
     answers = []
     for workload, architectures in zip(wanted, known, strict=True):
         progress("candidates")
         with clock.running("candidates_cpu_s"):
             question, market_rejections = _question(workload, architectures, traces, seed, clock)
+            question = replace(question, market=replace(question.market, today=today))
         answers.append(decide(Asked(workload, question, market_rejections, seed, risk), progress))
     answer = cheapest(answers)
     architectures = known[wanted.index(answer.workload)]
@@ -104,6 +109,8 @@ def plan_workload(
         tried = ways_out(answer, _retry(architectures, traces, seed, risk))
         plan = replace(plan, binding=replace(plan.binding, ways_out=(*plan.binding.ways_out, *tried)))
     plan = replace(plan, workload=loaded.plain)
+    if today and plan.feasible:
+        plan = with_changes(plan, today)
     timelines = course(answer.question, answer.found.proposal.counts) if over_time and answer.evidence else ()
     return PlanOutcome(plan, {**NO_TIMINGS, **clock.timings()}, loaded.warnings, timelines)
 

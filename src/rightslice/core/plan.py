@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rightslice.core.changes import Changes
 from rightslice.core.engine import EngineSettings
 from rightslice.core.estimate import Estimate
 from rightslice.core.replay import Trial
@@ -224,13 +225,17 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """One GPU of one node and who lives on it. `memory_bytes` is the visible memory of the whole GPU."""
+    """One GPU of one node and who lives on it. `memory_bytes` is the visible memory of the whole GPU.
+
+    `layout`: which of its pool's layouts it has; empty where that is not stated.
+    """
 
     pool: str
     node: int
     gpu: int
     memory_bytes: int
     slots: tuple[Slot, ...]
+    layout: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,6 +376,7 @@ class Plan:
     """The whole answer. `monthly_usd`, `bound` and `verification` are None when infeasible.
 
     `workload`: the document that it answers, as written, so that the plan can be simulated and explained by itself.
+    `changes`: from what runs today, where that was given.
     """
 
     name: str
@@ -399,6 +405,7 @@ class Plan:
     assumptions: tuple[str, ...] = ()
     binding: Binding | None = None
     workload: dict[str, Any] | None = None
+    changes: Changes | None = None
     schema: str = PLAN_SCHEMA
 
     def pool(self, name: str) -> Pool:

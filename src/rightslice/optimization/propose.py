@@ -11,6 +11,7 @@ from rightslice.catalogue.platforms import Platform, platforms
 from rightslice.core.rates import RateTable
 from rightslice.optimization.needs import Need
 from rightslice.optimization.options import Option
+from rightslice.optimization.today import CHANGE_PENALTY, NodeNow, current_layouts
 from rightslice.packing.packing import Packing
 from rightslice.packing.problem import Demand, GpuLayout, OptionSpec, PoolSpec, Problem
 from rightslice.packing.solve import solve
@@ -24,12 +25,16 @@ WHOLE_LAYOUT = GpuLayout(WHOLE, {WHOLE: 1}, ((WHOLE, 0),))
 
 @dataclass(frozen=True, slots=True)
 class Market:
-    """What can be bought, what each platform makes of it, the quotas (limit -> GPUs), and how hard to look."""
+    """What can be bought, what each platform makes of it, the quotas (limit -> GPUs), and how hard to look.
+
+    `today`: the nodes that run now, which are kept as they are where that costs next to nothing.
+    """
 
     offers: tuple[Offer, ...]
     platform_of: Mapping[str, str]
     limits: Mapping[str, int]
     effort: Effort | None = None
+    today: tuple[NodeNow, ...] = ()
 
     @property
     def gpu_usd_per_hour(self) -> dict[str, float]:
@@ -96,6 +101,8 @@ def propose(
             for need in needs
         ),
         limits=limits,
+        current=_current(market, pools, offer_of),
+        change_penalty=CHANGE_PENALTY,
     )
     return Proposal(problem, solve(problem, market.effort), offer_of)
 
@@ -118,8 +125,14 @@ def repack(needs: Sequence[Need], options: Mapping[str, Option], counts: Mapping
             Demand(o.key, 0.0, counts[o.key], spare=False, min_nodes=min(counts[o.key], floors[o.model])) for o in used
         ),
         limits=limits,
+        current=_current(market, pools, offer_of),
+        change_penalty=CHANGE_PENALTY,
     )
     return Proposal(problem, solve(problem, market.effort), offer_of)
+
+
+def _current(market: Market, pools: Sequence[PoolSpec], offer_of: Mapping[str, Offer]) -> dict[tuple[str, str], int]:
+    return current_layouts(market.today, pools, {key: offer.machine.machine_type for key, offer in offer_of.items()})
 
 
 def _min_nodes(need: Need) -> int:

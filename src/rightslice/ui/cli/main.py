@@ -15,6 +15,7 @@ from rightslice.ui.cli import (
     calibrate,
     catalog,
     cost,
+    diff,
     documents,
     lint,
     loadtest,
@@ -31,6 +32,7 @@ QUESTIONS: Final = (
     ("Does it fit, on what?", "size"),
     ("How fast will it be?", "predict"),
     ("What should I deploy, what will it cost?", "plan"),
+    ("What differs between two plans?", "diff"),
     ("What would happen if …?", "simulate"),
     ("Is my YAML right?", "lint"),
     ("How fast is a real endpoint?", "loadtest"),
@@ -72,6 +74,7 @@ def build() -> App:
     app.command(size.size)
     app.command(predict.predict)
     app.command(plan.plan)
+    app.command(diff.diff)
     app.command(simulate.simulate)
     app.command(lint.lint)
     app.command(loadtest.loadtest)
