@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rightslice.catalogue.hardware import WHOLE
 from rightslice.catalogue.platforms import Platform, platforms
@@ -13,6 +13,7 @@ from rightslice.optimization.needs import Need
 from rightslice.optimization.options import Option
 from rightslice.optimization.today import CHANGE_PENALTY, NodeNow, current_layouts
 from rightslice.packing.packing import Packing
+from rightslice.packing.place import place
 from rightslice.packing.problem import Demand, GpuLayout, OptionSpec, PoolSpec, Problem
 from rightslice.packing.solve import solve
 from rightslice.packing.solver import Effort
@@ -110,7 +111,8 @@ def propose(
 def repack(needs: Sequence[Need], options: Mapping[str, Option], counts: Mapping[str, int], market: Market) -> Proposal:
     """The cheapest packing of exactly these replicas (option -> count).
 
-    A model's floor of nodes is kept by each of its options that has as many replicas.
+    A model's floor of nodes is kept by each of its options that has as many replicas; infeasible where they do not keep
+    it together.
     """
     floors = {need.name: _min_nodes(need) for need in needs}
     used = [options[key] for key in sorted(counts)]
@@ -128,7 +130,21 @@ def repack(needs: Sequence[Need], options: Mapping[str, Option], counts: Mapping
         current=_current(market, pools, offer_of),
         change_penalty=CHANGE_PENALTY,
     )
-    return Proposal(problem, solve(problem, market.effort), offer_of)
+    proposal = Proposal(problem, solve(problem, market.effort), offer_of)
+    if proposal.feasible and _crowded(proposal, options, floors):
+        return replace(proposal, packing=replace(proposal.packing, status="infeasible"))
+    return proposal
+
+
+def _crowded(proposal: Proposal, options: Mapping[str, Option], floors: Mapping[str, int]) -> bool:
+    """Whether the replicas of some model, over all its options, sit on fewer nodes than it asks for."""
+    if max(floors.values(), default=1) < 2:
+        return False
+    nodes: dict[str, set[tuple[str, int]]] = {}
+    for gpu in place(proposal.problem, proposal.packing):
+        for slot in gpu.slots:
+            nodes.setdefault(options[slot.option].model, set()).add((gpu.pool, gpu.node))
+    return any(len(used) < floors[model] for model, used in nodes.items())
 
 
 def _current(market: Market, pools: Sequence[PoolSpec], offer_of: Mapping[str, Offer]) -> dict[tuple[str, str], int]:
