@@ -32,7 +32,8 @@ EIGHT = {
 }
 FOUR = {"1g": (1, range(4)), "2g": (2, (0, 2)), "4g": (4, (0,))}
 TWELVE = {"1g": (3, (0, 3, 6, 9)), "2g": (6, (0, 6)), "4g": (12, (0,))}
-SLICES = {
+Kinds = Mapping[str, tuple[int, Sequence[int]]]
+SLICES: dict[str, tuple[int, Kinds, Mapping[str, float]]] = {
     "A30-24GB": (4, FOUR, {"1g.6gb": 5.81, "2g.12gb": 11.69, "4g.24gb": 23.44}),
     "A100-SXM-40GB": (
         8,

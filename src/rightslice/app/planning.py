@@ -31,9 +31,10 @@ from rightslice.core.rng import checked_seed
 from rightslice.core.timeline import Timeline
 from rightslice.manifests.render import render
 from rightslice.memory.speculation import speculation_problem
-from rightslice.optimization.candidates import candidates, sites
+from rightslice.optimization.candidates import candidates
 from rightslice.optimization.needs import needs
 from rightslice.optimization.propose import Market
+from rightslice.optimization.sites import sites
 from rightslice.packing.solver import Effort
 from rightslice.procurement.money import hours_per_month
 from rightslice.procurement.offers import offers, quota_limits
