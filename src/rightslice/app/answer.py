@@ -14,13 +14,18 @@ from rightslice.spec.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be answered: the workload over the whole market, and the accepted risk."""
+    """What is to be answered: the workload over the whole market with these engines, and the accepted risk.
+
+    `written`: the workload without the groups on shared GPUs that were added to it, where some were.
+    """
 
     workload: Workload
     question: Question
     rejections: tuple[Rejection, ...]
     seed: int
     risk: float
+    engines: tuple[str, ...]
+    written: Workload | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rightslice.app.answer import Asked
+from rightslice.app.answer import Answer, Asked
 from rightslice.app.choices import cheapest, choices
 from rightslice.app.clock import Clock
 from rightslice.app.decide import decide, describe, least_usd_per_hour
 from rightslice.app.explain import affordable, infeasible_plan, plan_document
+from rightslice.app.grouping import shared_workload
 from rightslice.app.judge import course, judge
 from rightslice.app.knowledge import known_names
 from rightslice.app.models import find_model
@@ -35,6 +36,7 @@ from rightslice.optimization.candidates import candidates
 from rightslice.optimization.needs import needs
 from rightslice.optimization.propose import Market
 from rightslice.optimization.sites import sites
+from rightslice.optimization.today import NodeNow
 from rightslice.packing.solver import Effort
 from rightslice.procurement.money import hours_per_month
 from rightslice.procurement.offers import offers, quota_limits
@@ -90,18 +92,16 @@ def plan_workload(
     with clock.running("read_s"):
         loaded = load_workload(path, known_names())
         wanted = choices(loaded.workload)
-        known = [architectures_of(workload) for workload in wanted]
+        known: list[Architectures] = [architectures_of(workload) for workload in wanted]
         traces = traces_of(loaded.workload, path.parent)
         today = read_today(current) if current else ()
-    answers = []
+    asking = _Asking(traces, seed, risk, today, clock)
+    answered: list[tuple[Answer, Architectures]] = []
     for workload, architectures in zip(wanted, known, strict=True):
-        progress("candidates")
-        with clock.running("candidates_cpu_s"):
-            question, market_rejections = _question(workload, architectures, traces, seed, clock)
-            question = replace(question, market=replace(question.market, today=today))
-        answers.append(decide(Asked(workload, question, market_rejections, seed, risk), progress))
-    answer = cheapest(answers)
-    architectures = known[wanted.index(answer.workload)]
+        variants = _asked(workload, architectures, asking, progress)
+        answered += [(decide(asked, progress), architectures) for asked in variants]
+    answer = cheapest([found for found, _ in answered])
+    architectures = next(known for found, known in answered if found.workload is answer.workload)
     if answer.holds or answer.found.verified:
         answer = replace(answer, evidence=judge(answer.question, answer.found.proposal, answer.found.rounds, seed))
     plan = plan_document(answer, answer.evidence) if answer.evidence else infeasible_plan(answer)
@@ -116,12 +116,46 @@ def plan_workload(
     return PlanOutcome(plan, {**NO_TIMINGS, **clock.timings()}, loaded.warnings, timelines)
 
 
+Architectures = Mapping[str, Architecture | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """What is the same for every variant of a workload."""
+
+    traces: Mapping[str, Trace]
+    seed: int
+    risk: float
+    today: tuple[NodeNow, ...]
+    clock: Clock
+
+
+def _asked(
+    workload: Workload, architectures: Architectures, asking: _Asking, progress: Callable[[str], None]
+) -> Iterator[Asked]:
+    """The workload as it is, then with models on shared GPUs where that is expected to be cheaper."""
+
+    def ask(variant: Workload) -> Asked:
+        progress("candidates")
+        with asking.clock.running("candidates_cpu_s"):
+            question, rejections = _question(variant, architectures, asking.traces, asking.seed, asking.clock)
+            question = replace(question, market=replace(question.market, today=asking.today))
+        return Asked(variant, question, rejections, asking.seed, asking.risk, _engines(variant))
+
+    asked = ask(workload)
+    yield asked
+    with asking.clock.running("pack_cpu_s"):
+        shared = shared_workload(asked)
+    if shared:
+        yield replace(ask(shared), written=workload)
+
+
 def _retry(
     architectures: Mapping[str, Architecture | None], traces: Mapping[str, Trace], seed: int, risk: float
 ) -> Retry:
     def attempt(workload: Workload) -> tuple[float, str] | None:
         question, rejections = _question(workload, architectures, traces, seed, Clock())
-        asked = Asked(workload, question, rejections, seed, risk)
+        asked = Asked(workload, question, rejections, seed, risk, _engines(workload))
         budget = workload.budget.monthly
         if budget is not None and least_usd_per_hour(asked) * hours_per_month(workload.hours) > budget:
             return None

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from rightslice.core.changes import Changes
 from rightslice.core.engine import EngineSettings
 from rightslice.core.estimate import Estimate
+from rightslice.core.reasons import PartitionReason, Saving
 from rightslice.core.replay import Trial
 from rightslice.core.slo import Slo
 
@@ -376,7 +377,8 @@ class Plan:
     """The whole answer. `monthly_usd`, `bound` and `verification` are None when infeasible.
 
     `workload`: the document that it answers, as written, so that the plan can be simulated and explained by itself.
-    `changes`: from what runs today, where that was given.
+    `changes`: from what runs today, where that was given. `savings`: what one more GPU of each limit is worth;
+    `partitions`: why models run on whole GPUs, slices or shared GPUs.
     """
 
     name: str
@@ -406,6 +408,8 @@ class Plan:
     binding: Binding | None = None
     workload: dict[str, Any] | None = None
     changes: Changes | None = None
+    partitions: tuple[PartitionReason, ...] = ()
+    savings: tuple[Saving, ...] = ()
     schema: str = PLAN_SCHEMA
 
     def pool(self, name: str) -> Pool:

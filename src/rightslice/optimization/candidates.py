@@ -65,21 +65,23 @@ def _together(group: Group, site: Site, engines: Sequence[str]) -> tuple[Option,
         reason = f"the compute rate of {site.accelerator} is not published"
         return Misfit(group.needs[0], ("RS4011", reason, "another accelerator"))
 
-    def build(need: Need, seen: Device, fraction: float | None) -> Option | Reason:
-        if need.model.profile:
-            return _stage_option(need, need.model.profile, seen)
-        if need.architecture is None:
-            reason = "only measured stages and served models share a GPU"
-            return "RS4013", reason, "profile: {memory, streams, latency}, or remove partition"
-        dtype = weight_dtypes(need, need.architecture)[0]
-        settings = settings_of(
-            need, engines[0], seen, Shape(1), dtype, kv_dtypes(need, need.architecture, engines[0])[0]
-        )
-        if fraction is not None:
-            settings = replace(settings, memory_fraction=min(fraction, settings.memory_fraction))
-        return option_of(need, need.architecture, settings, seen, 0)
+    return options_of_group(
+        group, site.accelerator, lambda need, seen, fraction: on_shared_gpu(need, seen, fraction, engines)
+    )
 
-    return options_of_group(group, site.accelerator, build)
+
+def on_shared_gpu(need: Need, seen: Device, fraction: float | None, engines: Sequence[str]) -> Option | Reason:
+    """One replica on a GPU that others use too; an engine with this memory fraction, None for its default."""
+    if need.model.profile:
+        return _stage_option(need, need.model.profile, seen)
+    if need.architecture is None:
+        reason = "only measured stages and served models share a GPU"
+        return "RS4013", reason, "profile: {memory, streams, latency}, or remove partition"
+    dtype, kv_dtype = weight_dtypes(need, need.architecture)[0], kv_dtypes(need, need.architecture, engines[0])[0]
+    settings = settings_of(need, engines[0], seen, Shape(1), dtype, kv_dtype)
+    if fraction is not None:
+        settings = replace(settings, memory_fraction=min(fraction, settings.memory_fraction))
+    return option_of(need, need.architecture, settings, seen, 0)
 
 
 def _of_site(need: Need, site: Site, engines: Sequence[str]) -> tuple[list[Option], list[Rejection]]:

@@ -78,10 +78,22 @@ def propose(
     market: Market,
 ) -> Proposal:
     """The cheapest packing whose replicas carry `demands` (model -> requests/s) at `rates`."""
+    problem, offer_of = problem_of(needs, options, rates, demands, market)
+    return Proposal(problem, solve(problem, market.effort), offer_of)
+
+
+def problem_of(
+    needs: Sequence[Need],
+    options: Sequence[Option],
+    rates: RateTable,
+    demands: Mapping[str, float],
+    market: Market,
+) -> tuple[Problem, dict[str, Offer]]:
+    """What `propose` solves, and the offer behind each pool."""
     loaded = {need.name for need in needs if need.has_load}
     usable = [o for o in options if o.model not in loaded or rates[o.key].requests_per_s > 0]
     offer_of, pools, limits = _pools(market, usable)
-    hosts = _hosts(needs, offer_of)
+    hosts = hosts_of(needs, offer_of)
     problem = Problem(
         pools=pools,
         options=tuple(
@@ -105,7 +117,7 @@ def propose(
         current=_current(market, pools, offer_of),
         change_penalty=CHANGE_PENALTY,
     )
-    return Proposal(problem, solve(problem, market.effort), offer_of)
+    return problem, offer_of
 
 
 def repack(needs: Sequence[Need], options: Mapping[str, Option], counts: Mapping[str, int], market: Market) -> Proposal:
@@ -117,7 +129,7 @@ def repack(needs: Sequence[Need], options: Mapping[str, Option], counts: Mapping
     floors = {need.name: _min_nodes(need) for need in needs}
     used = [options[key] for key in sorted(counts)]
     offer_of, pools, limits = _pools(market, used)
-    hosts = _hosts(needs, offer_of)
+    hosts = hosts_of(needs, offer_of)
     problem = Problem(
         pools=pools,
         options=tuple(
@@ -155,7 +167,7 @@ def _min_nodes(need: Need) -> int:
     return 2 if need.spare else 1
 
 
-def _hosts(needs: Sequence[Need], offer_of: Mapping[str, Offer]) -> dict[str, frozenset[str] | None]:
+def hosts_of(needs: Sequence[Need], offer_of: Mapping[str, Offer]) -> dict[str, frozenset[str] | None]:
     """Model -> pools that may host it: only interruptible models run on capacity that can be taken away."""
     stable = frozenset(key for key, offer in offer_of.items() if offer.capacity not in TAKEN_AWAY)
     some = stable if len(stable) < len(offer_of) else None

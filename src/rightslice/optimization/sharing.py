@@ -84,14 +84,14 @@ def options_of_group(group: Group, accelerator: str, build: Build) -> tuple[Opti
     seen = device(accelerator, group.mode)
     fixed = {need.name: build(need, seen, None) for need in group.needs}
     room = math.floor(FILLED * seen.memory_bytes)
-    own_bytes = {name: _own_bytes(option) for name, option in fixed.items() if isinstance(option, Option)}
-    left = room - group.each * sum(own_bytes.values())
+    fixed_bytes = {name: own_bytes(option) for name, option in fixed.items() if isinstance(option, Option)}
+    left = room - group.each * sum(fixed_bytes.values())
     engines = [need for need in group.needs if need.architecture]
     made: list[Option] = []
     for need in group.needs:
         option = fixed[need.name]
         if need.architecture and isinstance(option, Option):
-            budget = own_bytes[need.name] + left // max(1, group.each * len(engines))
+            budget = fixed_bytes[need.name] + left // max(1, group.each * len(engines))
             option = build(need, seen, _fraction(min(budget, _most(group, seen)), seen))
         if not isinstance(option, Option):
             return Misfit(need, option)
@@ -114,7 +114,7 @@ def _most(group: Group, seen: Device) -> int:
     return seen.memory_bytes // group.slots if group.mode == "mps" else math.floor(FILLED * seen.memory_bytes)
 
 
-def _own_bytes(option: Option) -> int:
+def own_bytes(option: Option) -> int:
     """What it needs whatever its cache: a stage all it has, an engine its weights and what comes with them."""
     return option.memory.used_bytes - (option.memory.kv_cache_bytes if option.settings else 0)
 
@@ -131,7 +131,7 @@ def joined(members: Sequence[tuple[Need, Option]]) -> tuple[Option, ...]:
         if option.partition in ON_ONE_GPU:
             together.setdefault((option.partition, need.model.gpu or "", option.accelerator), []).append(option)
     shares: dict[str, Share] = {}
-    tenants = {option.key: _tenant(need, option) for need, option in members if option.partition in ON_ONE_GPU}
+    tenants = {option.key: tenant_of(need, option) for need, option in members if option.partition in ON_ONE_GPU}
     for (mode, label, _), options in together.items():
         each = WITH_ITSELF if len(options) == 1 else 1
         largest = max(option.memory.used_bytes for option in options)
@@ -163,7 +163,7 @@ def _beside_others(costs: StageCosts | StepCosts | None) -> StageCosts | StepCos
     return replace(costs, relative_error=error, provenance=least_trusted(costs.provenance, "interpolated"))
 
 
-def _tenant(need: Need, option: Option) -> Tenant:
+def tenant_of(need: Need, option: Option) -> Tenant:
     """The lone profile that the law of sharing reads. One without a load is never busy."""
     if option.costs is None:
         return Tenant(0.0, 0.0)

@@ -12,6 +12,7 @@ from rightslice.reporting.autoscaling_text import scaled_day_text, scaling_rows
 from rightslice.reporting.bars import Bar, bar_lines
 from rightslice.reporting.canvas import Canvas, Cell, Column, Style
 from rightslice.reporting.changes_text import write_changes
+from rightslice.reporting.reasons_text import partition_row, saving_text
 from rightslice.reporting.summary import (
     GpuGroup,
     attainment_text,
@@ -79,6 +80,7 @@ def _feasible(canvas: Canvas, plan: Plan) -> None:
     _pipelines(canvas, plan)
     _autoscaling(canvas, plan)
     _changes(canvas, plan)
+    _partitions(canvas, plan)
     _rejected(canvas, plan.rejected)
     _requests(canvas, plan)
     _warnings(canvas, plan)
@@ -184,6 +186,17 @@ def _autoscaling(canvas: Canvas, plan: Plan) -> None:
         _heading(canvas, "Autoscaling")
         canvas.rows([[name, how] for name, how in scaling_rows(plan)], indent=2)
         canvas.line(scaled_day_text(plan), indent=2)
+
+
+def _partitions(canvas: Canvas, plan: Plan) -> None:
+    """Of whole GPUs only `explain` tells the reason."""
+    parts = [found for found in plan.partitions if found.partition != "whole"]
+    if parts:
+        _heading(canvas, "Why slices or shared GPUs (times over those on a GPU alone)")
+        canvas.rows([partition_row(found) for found in parts], indent=4)
+    if plan.savings:
+        _heading(canvas, "What limits cost")
+        canvas.rows([[saving_text(found)] for found in plan.savings], indent=4)
 
 
 def _changes(canvas: Canvas, plan: Plan) -> None:
