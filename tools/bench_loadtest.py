@@ -14,8 +14,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rightslice.adapters.endpoint import Target, new_event_loop, play
-from rightslice.loadtesting.dialects import Wanted
+from rightslice.adapters.endpoint import new_event_loop, play
+from rightslice.adapters.exchanging import Target
+from rightslice.loadtesting.dialects import Prompt, Wanted
 from rightslice.loadtesting.schedule import ClosedLoop, Limits
 
 TOKENS = 200
@@ -44,10 +45,10 @@ def run(streams: int, rounds: int, url: str) -> None:
     played = new_event_loop().run_until_complete(
         play(
             Target(url),
-            Wanted("chat", "stub", TOKENS),
+            Wanted("chat", "stub"),
             ClosedLoop(streams),
             Limits(streams * rounds),
-            prompt=lambda _: "a b c",
+            prompt=lambda _: Prompt("a b c", TOKENS),
         )
     )
     usage = resource.getrusage(resource.RUSAGE_SELF)

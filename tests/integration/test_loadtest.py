@@ -20,9 +20,10 @@ import numpy as np
 import pytest
 import trustme
 
-from rightslice.adapters.endpoint import Run, Target, new_event_loop, play
+from rightslice.adapters.endpoint import Run, new_event_loop, play
+from rightslice.adapters.exchanging import Target
 from rightslice.adapters.stub import Behaviour, Stub, serve
-from rightslice.loadtesting.dialects import Wanted
+from rightslice.loadtesting.dialects import Prompt, Wanted
 from rightslice.loadtesting.schedule import ClosedLoop, Limits, Load, OpenLoop
 from rightslice.ui.cli.main import main
 
@@ -57,11 +58,13 @@ def played(
     intended_s: tuple[float, ...] = (),
 ) -> Run:
     target = Target(url, timeout_s=timeout_s)
-    wanted = Wanted(api, "stub", tokens, stream)
+    wanted = Wanted(api, "stub", stream)
     loop = new_event_loop()
     try:
         return loop.run_until_complete(
-            play(target, wanted, load, Limits(requests), prompt=lambda _: "a b c", intended_s=intended_s)
+            play(
+                target, wanted, load, Limits(requests), prompt=lambda _: Prompt("a b c", tokens), intended_s=intended_s
+            )
         )
     finally:
         loop.close()
@@ -177,8 +180,8 @@ def test_tls_is_refused_unless_it_is_trusted_or_asked_for() -> None:
     with served(FAST, context) as (url, _):
         assert {e.error for e in played(url, ClosedLoop(1), 1).exchanges} == {"tls"}
         loop = new_event_loop()
-        target, wanted = Target(url, verify_tls=False), Wanted("chat", "stub", 4)
-        run = loop.run_until_complete(play(target, wanted, ClosedLoop(1), Limits(2), prompt=lambda _: "a"))
+        target, wanted = Target(url, verify_tls=False), Wanted("chat", "stub")
+        run = loop.run_until_complete(play(target, wanted, ClosedLoop(1), Limits(2), prompt=lambda _: Prompt("a", 4)))
         loop.close()
         assert [e.error for e in run.exchanges] == ["", ""]
 
@@ -317,3 +320,89 @@ def test_the_key_reaches_the_server_and_nothing_else(
     assert code == 0
     written = "".join(path.read_text("utf-8") for path in tmp_path.iterdir())
     assert "sk-very-secret" not in out + err + written
+
+
+@pytest.mark.parametrize("api", ["transcriptions", "speech"])
+def test_sound_is_measured_in_its_seconds(capsysbinary: pytest.CaptureFixture[bytes], api: str) -> None:
+    """Ten seconds of sound go there and twenty words become two seconds of speech, a piece every 5 ms."""
+    arguments = ("--model", "m", "--api", api, "--sweep", "2", "--requests", "6", "--input-tokens", "20")
+    with served(FAST) as (url, _):
+        code, out, _ = answered(capsysbinary, url, *arguments, "--no-self-check", "--json")
+    point = json.loads(out)["points"][0]
+    assert (code, point["completed"], point["failed"]) == (0, 4, 0)
+    assert point["audio_s"] == pytest.approx(4 * (10.0 if api == "transcriptions" else 2.0))
+    assert 0.0 < point["rtfx"] <= 2 * (10.0 / 0.05 if api == "transcriptions" else 2.0 / 0.145) * 1.5
+    if api == "speech":
+        assert 45.0 < point["ttft_ms"]["p50"] < point["e2e_ms"]["p50"]
+        assert point["e2e_ms"]["p50"] > 140.0
+
+
+def test_a_recording_must_be_sound(capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> None:
+    song = tmp_path / "song.mp3"
+    song.write_bytes(b"ID3" + bytes(100))
+    code, _, err = answered(capsysbinary, "http://127.0.0.1:9", "--api", "transcriptions", "--audio", str(song))
+    assert code == 2
+    assert "no WAV file" in err
+
+
+def test_a_trace_is_replayed_with_its_times_lengths_and_shared_blocks(
+    capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path
+) -> None:
+    rows = [
+        {"timestamp": 1000 * i, "input_length": 1024 + 10 * i, "output_length": 2 + i, "hash_ids": [0, 10 * i + 1]}
+        for i in range(5)
+    ]
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    arguments = ("--model", "m", "--trace", str(trace), "--speed", "10", "--no-self-check", "--json")
+    with served(Behaviour(0.01, 0.001)) as (url, stub):
+        code, out, _ = answered(capsysbinary, url, *arguments)
+    point = json.loads(out)["points"][0]
+    assert (code, point["completed"]) == (0, 5)
+    assert point["rate"] == pytest.approx(10.0)
+    assert point["output_tokens"] == sum(row["output_length"] for row in rows)  # type: ignore[misc]
+    assert point["input_tokens"] == sum(row["input_length"] for row in rows)  # type: ignore[misc]
+    texts = [text.split() for text in list(stub.prompts)[-5:]]
+    assert all(text[:500] == texts[0][:500] for text in texts)
+    assert texts[0][520:] != texts[1][520:]
+
+
+def test_prompts_of_the_users_own(capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    lines = [{"prompt": "one two three"}, {"messages": [{"role": "user", "content": "four"}], "output_tokens": 3}]
+    file.write_text("\n".join(json.dumps(line) for line in lines), "utf-8")
+    arguments = ("--model", "m", "--prompts", str(file), "--requests", "4", "--output-tokens", "7", "--no-self-check")
+    with served(Behaviour(0.01, 0.001)) as (url, stub):
+        code, out, _ = answered(capsysbinary, url, *arguments, "--json")
+    assert code == 0
+    assert [p for p in stub.prompts if "one two" in p or p == "four"] == ["one two three", "four"] * 2
+    assert json.loads(out)["points"][0]["output_tokens"] == sum((3, 7, 3))
+    file.write_text('{"prompt": "fine"}\n{"prompt": 3}\n', "utf-8")
+    code, _, err = answered(capsysbinary, url, "--prompts", str(file))
+    assert code == 2
+    assert f"{file}:2" in err
+
+
+def test_the_servers_own_metrics_stand_beside_the_figures(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    arguments = ("--model", "m", "--sweep", "4", "--requests", "24", "--output-tokens", "40", "--no-self-check")
+    with served(Behaviour(0.2, 0.02)) as (url, _):
+        _, out, _ = answered(capsysbinary, url, *arguments, "--json")
+        _, shown, _ = answered(capsysbinary, url, *arguments)
+    server = json.loads(out)["points"][0]["server"]
+    assert server["running_max"] == 4
+    assert server["running"] > 3.0
+    assert server["kv_use_max"] == pytest.approx(0.04)
+    assert (server["preemptions"], server["prefix_hit_rate"]) == (0, None)
+    assert "The server's own metrics" in shown
+
+
+def test_the_key_is_not_sent_to_another_host_for_metrics(
+    capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENDPOINT_KEY", "sk-very-secret")
+    with served(FAST) as (url, stub), served(FAST) as (other, elsewhere):
+        arguments = ("--model", "m", "--api-key-env", "ENDPOINT_KEY", "--no-self-check", "--output-tokens", "2")
+        code, _, _ = answered(capsysbinary, url, *arguments, "--metrics-url", f"{other}/metrics")
+    assert code == 0
+    assert set(stub.keys) == {"Bearer sk-very-secret"}
+    assert set(elsewhere.keys) == {""}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rightslice.core.slo import Slo
 from rightslice.loadtesting.exchange import UNFINISHED, Exchange
 from rightslice.loadtesting.schedule import ClosedLoop, Load
+from rightslice.loadtesting.server_metrics import ServerView
 
 Z_95: Final = 1.959964
 """0.975 quantile of the normal distribution."""
@@ -83,7 +84,8 @@ class Point:
     """One run at one load. Rates are over `window_s`, from the first measured request to the last one's sending.
 
     `concurrency` or `rate` is what was asked for; `input_tokens`, `output_tokens` are the server's counts of the
-    completed requests (`counted` of them; else chunks with content). `gap_histogram`: upper edge in ms -> gaps between
+    completed requests (`counted` of them; else chunks with content). `audio_s`: sound transcribed or spoken; `rtfx`:
+    its seconds per second. `gap_histogram`: upper edge in ms -> gaps between
     chunks. `oversaturated`: first tokens came ever later. `reasons`: why the run is not valid.
     """
 
@@ -103,6 +105,8 @@ class Point:
     window_s: float
     requests_per_s: float
     output_tokens_per_s: float
+    audio_s: float
+    rtfx: float | None
     ttft_ms: Latency | None
     tpot_ms: Latency | None
     e2e_ms: Latency | None
@@ -115,9 +119,16 @@ class Point:
     valid: bool
     reasons: tuple[str, ...]
     client: ClientCost
+    server: ServerView | None
 
 
-def point_of(load: Load, exchanges: Sequence[Exchange], slos: Sequence[Slo], client: ClientCost) -> Point:
+def point_of(
+    load: Load,
+    exchanges: Sequence[Exchange],
+    slos: Sequence[Slo],
+    client: ClientCost,
+    server: ServerView | None = None,
+) -> Point:
     """The figures of a run. `exchanges` in order of sending; those never sent are left out."""
     sent = [e for e in exchanges if not math.isnan(e.sent_s)]
     measured = _without_warm_up(load, sent)
@@ -143,8 +154,10 @@ def point_of(load: Load, exchanges: Sequence[Exchange], slos: Sequence[Slo], cli
         output_tokens=sum(e.output_tokens for e in done),
         counted=sum(e.counted for e in done),
         window_s=window_s,
-        requests_per_s=_per_s(measured, window_s, of_tokens=False),
-        output_tokens_per_s=_per_s(measured, window_s, of_tokens=True),
+        requests_per_s=_ended_per_s(measured, window_s, lambda e: 1.0),
+        output_tokens_per_s=_tokens_per_s(measured, window_s),
+        audio_s=sum(e.audio_s for e in done),
+        rtfx=_ended_per_s(measured, window_s, lambda e: e.audio_s) if any(e.audio_s for e in done) else None,
         ttft_ms=_latency(ttft),
         tpot_ms=_latency(_values([e.tpot_s for e in done])),
         e2e_ms=_latency(_values([e.e2e_s for e in done])),
@@ -157,6 +170,7 @@ def point_of(load: Load, exchanges: Sequence[Exchange], slos: Sequence[Slo], cli
         valid=not reasons and bool(done),
         reasons=reasons if done else (*reasons, "no request was completed"),
         client=client,
+        server=server,
     )
 
 
@@ -205,14 +219,19 @@ def _window_s(measured: Sequence[Exchange]) -> float:
     return max(ends, default=first) - first
 
 
-def _per_s(measured: Sequence[Exchange], window_s: float, *, of_tokens: bool) -> float:
-    """What was completed per second inside the window: tokens as evenly as they came, requests at their end."""
+def _ended_per_s(measured: Sequence[Exchange], window_s: float, worth: Callable[[Exchange], float]) -> float:
+    """What was completed per second inside the window, counted at the end of each answer."""
     if window_s <= 0.0:
         return 0.0
-    start = measured[0].sent_s
-    end = start + window_s
-    if not of_tokens:
-        return sum(e.completed and e.end_s <= end for e in measured) / window_s
+    end = measured[0].sent_s + window_s
+    return sum(worth(e) for e in measured if e.completed and e.end_s <= end) / window_s
+
+
+def _tokens_per_s(measured: Sequence[Exchange], window_s: float) -> float:
+    """Tokens per second inside the window, counted as evenly as they came."""
+    if window_s <= 0.0:
+        return 0.0
+    end = measured[0].sent_s + window_s
     return sum(_tokens_before(e, end) for e in measured if e.completed) / window_s
 
 

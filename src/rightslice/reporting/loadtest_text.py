@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from rightslice.loadtesting.dialects import SOUND
 from rightslice.loadtesting.results import Client, LoadTest
 from rightslice.loadtesting.search import Best
 from rightslice.loadtesting.statistics import Latency, Point
@@ -17,14 +18,15 @@ _NARROW: Final = 70
 def loadtest_text(report: LoadTest, style: Style) -> str:
     """The whole answer."""
     canvas = Canvas(style)
-    shape = f"{report.api}, {report.input_tokens:,} tokens in, {report.output_tokens:,} out"
-    canvas.line((f"{report.model} at {report.url}: {shape}", "bold"))
+    canvas.line((f"{report.model} at {report.url}: {_shape(report)}", "bold"))
     canvas.blank()
-    columns = [_kind(report.points), "req/s", "tokens/s", "TTFT p50", "p99", "TPOT p50", "p99", "e2e p50", "p99"]
+    rate = "RTFX" if report.api in SOUND else "tokens/s"
+    columns = [_kind(report.points), "req/s", rate, "TTFT p50", "p99", "TPOT p50", "p99", "e2e p50", "p99"]
     shown = [0, 1, 2, 3, 5, 7] if style.width < _NARROW else list(range(len(columns)))
     aligned = [Column(columns[i], "left" if i == 0 else "right") for i in shown]
     canvas.table(aligned, [tuple(_row(point)[i] for i in shown) for point in report.points])
     canvas.line(("TTFT, TPOT, e2e in milliseconds", "dim"), indent=2)
+    _server(canvas, report.points, style)
     for point in report.points:
         for line in _troubles(point):
             canvas.line((f"{point.name}: {line}", "yellow"), indent=2)
@@ -38,6 +40,44 @@ def loadtest_text(report: LoadTest, style: Style) -> str:
     for note in report.notes:
         canvas.line((note, "dim"))
     return canvas.render()
+
+
+def _shape(report: LoadTest) -> str:
+    if report.api in SOUND:
+        total, done = sum(p.audio_s for p in report.points), sum(p.completed for p in report.points)
+        return f"{report.api}, {total / done:.1f} s of sound a request" if done else report.api
+    done, counted = sum(p.completed for p in report.points), sum(p.counted for p in report.points)
+    inputs = sum(p.input_tokens for p in report.points) / done if counted and counted == done else report.input_tokens
+    return f"{report.api}, {inputs:,.0f} tokens in, {report.output_tokens:,} out"
+
+
+def _server(canvas: Canvas, points: Sequence[Point], style: Style) -> None:
+    """What the server said of itself meanwhile."""
+    told = [(point, point.server) for point in points if point.server is not None]
+    if not told:
+        return
+    columns = [_kind(points), "running", "max", "waiting", "KV in use", "max", "preempted", "prefix hits"]
+    shown = [0, 1, 3, 5, 6] if style.width < _NARROW else list(range(len(columns)))
+    rows = []
+    for point, seen in told:
+        row = (
+            _load(point),
+            _some(seen.running, ".1f"),
+            _some(seen.running_max, ",.0f"),
+            _some(seen.waiting_max, ",.0f"),
+            _some(seen.kv_use, ".0%"),
+            _some(seen.kv_use_max, ".0%"),
+            _some(seen.preemptions, ",d"),
+            _some(seen.prefix_hit_rate, ".0%"),
+        )
+        rows.append(tuple(row[i] for i in shown))
+    canvas.blank()
+    canvas.line(("The server's own metrics", "bold"))
+    canvas.table([Column(columns[i], "left" if i == 0 else "right") for i in shown], rows)
+
+
+def _some(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)
 
 
 def _findings(canvas: Canvas, report: LoadTest) -> None:
@@ -57,8 +97,12 @@ def _findings(canvas: Canvas, report: LoadTest) -> None:
 def _row(point: Point) -> tuple[str, ...]:
     latencies = (point.ttft_ms, point.tpot_ms, point.e2e_ms)
     cells = [cell for latency in latencies for cell in (_ms(latency), _ms(latency, "p99"))]
-    load = f"{point.rate:.3g}/s" if point.rate is not None else f"{point.concurrency:,}"
-    return (load, f"{point.requests_per_s:.3g}", f"{point.output_tokens_per_s:,.0f}", *cells)
+    made = f"{point.output_tokens_per_s:,.0f}" if point.rtfx is None else f"{point.rtfx:,.1f}"
+    return (_load(point), f"{point.requests_per_s:.3g}", made, *cells)
+
+
+def _load(point: Point) -> str:
+    return f"{point.rate:.3g}/s" if point.rate is not None else f"{point.concurrency:,}"
 
 
 def _kind(points: Sequence[Point]) -> str:
