@@ -231,7 +231,7 @@ class Stub:
         return response
 
     def _note(self, request: web.Request, asked: dict[str, Any]) -> None:
-                text = asked["messages"][-1]["content"] if "messages" in asked else asked.get("prompt", "")
+        text = asked["messages"][-1]["content"] if "messages" in asked else asked.get("prompt", "")
         self.prompts.append(str(text))
         self.keys.append(request.headers.get("Authorization", ""))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rightslice.app.answer import Asked
-from rightslice.app.calibrated import of_models, read_calibrations
+from rightslice.app.calibrated import of_models, read_calibrations, told_of
 from rightslice.app.choices import cheapest, choices
 from rightslice.app.clock import Clock
 from rightslice.app.decide import decide, describe, least_usd_per_hour
@@ -107,7 +107,8 @@ def plan_workload(
         progress("ways out")
         tried = ways_out(answer, _retry(architectures, traces, seed, risk, measured))
         plan = replace(plan, binding=replace(plan.binding, ways_out=(*plan.binding.ways_out, *tried)))
-    plan = replace(plan, workload=loaded.plain, calibrations=measured)
+    told = tuple(map(told_of, measured))
+    plan = replace(plan, workload=loaded.plain, calibrations=measured, assumptions=(*plan.assumptions, *told))
     timelines = course(answer.question, answer.found.proposal.counts) if over_time and answer.evidence else ()
     return PlanOutcome(plan, {**NO_TIMINGS, **clock.timings()}, loaded.warnings, timelines)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rightslice.core.plan import Plan
 
 
-def plan(
+def plan(  # noqa: PLR0913 - the options of the command
     workload: Path,
     /,
     *,
