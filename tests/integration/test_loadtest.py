@@ -204,6 +204,10 @@ def test_the_command_finds_the_knee_of_a_server_with_slots(
     assert [p["concurrency"] for p in found["points"]] == sorted(p["concurrency"] for p in found["points"])
     assert {p["input_tokens"] // p["completed"] for p in found["points"]} == {100}
     assert json.loads((tmp_path / "out" / "loadtest.json").read_text("utf-8")) == found
+    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert "Knee at" in page
+    assert "<script" not in page
+    assert page.count("<circle") == 7 * len(found["points"])  # speed, and p50 and p95 of three latencies
     rows = (tmp_path / "out" / "requests.csv").read_text("utf-8").splitlines()
     assert len(rows) > sum(p["requests"] for p in found["points"])
 

@@ -34,6 +34,7 @@ from rightslice.loadtesting.schedule import ClosedLoop, Limits, Load, OpenLoop, 
 from rightslice.loadtesting.search import Best, best_rate, keeps, next_rate
 from rightslice.loadtesting.server_metrics import seen
 from rightslice.loadtesting.statistics import Point, point_of
+from rightslice.reporting.html import loadtest_html
 from rightslice.spec.fields import Slos
 from rightslice.traffic.recorded import Trace
 
@@ -149,6 +150,7 @@ class _Test:
             api=asked.api,
             input_tokens=asked.input_tokens,
             output_tokens=asked.output_tokens,
+            slos=asked.slos,
             points=tuple(self._points),
             knee=knee,
             goodput=max(goods, key=lambda good: good.requests_per_s, default=None),
@@ -282,7 +284,8 @@ def objectives(text: str) -> tuple[Slo, ...]:
 
 
 def result_files(report: LoadTest, exchanges: Sequence[Sequence[Exchange]]) -> dict[str, str]:
-    """File name -> content: the report as JSON, and one row per request in milliseconds since its intended sending."""
+    """File name -> content: the report as JSON and as a page, and one row per request in milliseconds since its
+    intended sending."""
     buffer = io.StringIO()
     table = csv.writer(buffer, lineterminator="\n")
     table.writerow(
@@ -304,7 +307,11 @@ def result_files(report: LoadTest, exchanges: Sequence[Sequence[Exchange]]) -> d
             shown = ("" if math.isnan(t) else f"{(t - e.intended_s) * 1e3:.3f}" for t in times)
             row = (point.name, e.number, f"{e.intended_s:.6f}", *shown)
             table.writerow((*row, e.input_tokens, e.cached_tokens, e.output_tokens, f"{e.audio_s:g}", e.error))
-    return {"loadtest.json": to_json(report), "requests.csv": buffer.getvalue()}
+    return {
+        "loadtest.json": to_json(report),
+        "report.html": loadtest_html(report),
+        "requests.csv": buffer.getvalue(),
+    }
 
 
 def _token(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rightslice.core.slo import Slo
 from rightslice.loadtesting.dialects import ApiName
 from rightslice.loadtesting.knee import Knee
 from rightslice.loadtesting.search import Best
@@ -41,6 +42,7 @@ class LoadTest:
     api: ApiName
     input_tokens: int
     output_tokens: int
+    slos: tuple[Slo, ...]
     points: tuple[Point, ...]
     knee: Knee | None
     goodput: Goodput | None

@@ -272,7 +272,8 @@ def _goodput(measured: Sequence[Exchange], slos: Sequence[Slo], window_s: float)
         asked = [v[i] for v in verdicts if v[i] is not None]
         met[slo.name] = bool(asked) and sum(bool(a) for a in asked) >= slo.share * len(asked)
     share = good / len(judged) if judged else 0.0
-    return Goodput(good / window_s if window_s > 0.0 else 0.0, share, *wilson(good, len(judged)), met)
+    rate = _ended_per_s(measured, window_s, lambda e: all(meets(e, slo) is not False for slo in slos))
+    return Goodput(rate, share, *wilson(good, len(judged)), met)
 
 
 def _growing(measured: Sequence[Exchange]) -> bool:

@@ -8,17 +8,19 @@ from typing import Final
 from rightslice.loadtesting.dialects import SOUND
 from rightslice.loadtesting.results import Client, LoadTest
 from rightslice.loadtesting.search import Best
+from rightslice.loadtesting.server_metrics import ServerView
 from rightslice.loadtesting.statistics import Latency, Point
 from rightslice.reporting.canvas import Canvas, Column, Style, sparkline
 from rightslice.reporting.text import percent
 
+SERVER_COLUMNS: Final = ("running", "max", "waiting", "KV in use", "max", "preempted", "prefix hits")
 _NARROW: Final = 70
 
 
 def loadtest_text(report: LoadTest, style: Style) -> str:
     """The whole answer."""
     canvas = Canvas(style)
-    canvas.line((f"{report.model} at {report.url}: {_shape(report)}", "bold"))
+    canvas.line((f"{report.model} at {report.url}: {shape_text(report)}", "bold"))
     canvas.blank()
     rate = "RTFX" if report.api in SOUND else "tokens/s"
     columns = [_kind(report.points), "req/s", rate, "TTFT p50", "p99", "TPOT p50", "p99", "e2e p50", "p99"]
@@ -28,13 +30,14 @@ def loadtest_text(report: LoadTest, style: Style) -> str:
     canvas.line(("TTFT, TPOT, e2e in milliseconds", "dim"), indent=2)
     _server(canvas, report.points, style)
     for point in report.points:
-        for line in _troubles(point):
+        for line in troubles(point):
             canvas.line((f"{point.name}: {line}", "yellow"), indent=2)
     canvas.blank()
     if gaps := _gaps(report.points, style):
         canvas.line(gaps, indent=2)
-    _findings(canvas, report)
-    canvas.line(_client(report.client))
+    for head, rest in findings(report):
+        canvas.line((head, "bold"), rest)
+    canvas.line(client_text(report.client))
     if report.stopped:
         canvas.line((f"STOPPED: {report.stopped}; what was measured until then is above", "red"))
     for note in report.notes:
@@ -42,7 +45,8 @@ def loadtest_text(report: LoadTest, style: Style) -> str:
     return canvas.render()
 
 
-def _shape(report: LoadTest) -> str:
+def shape_text(report: LoadTest) -> str:
+    """Interface and lengths of the requests."""
     if report.api in SOUND:
         total, done = sum(p.audio_s for p in report.points), sum(p.completed for p in report.points)
         return f"{report.api}, {total / done:.1f} s of sound a request" if done else report.api
@@ -56,42 +60,45 @@ def _server(canvas: Canvas, points: Sequence[Point], style: Style) -> None:
     told = [(point, point.server) for point in points if point.server is not None]
     if not told:
         return
-    columns = [_kind(points), "running", "max", "waiting", "KV in use", "max", "preempted", "prefix hits"]
+    columns = [_kind(points), *SERVER_COLUMNS]
     shown = [0, 1, 3, 5, 6] if style.width < _NARROW else list(range(len(columns)))
     rows = []
     for point, seen in told:
-        row = (
-            _load(point),
-            _some(seen.running, ".1f"),
-            _some(seen.running_max, ",.0f"),
-            _some(seen.waiting_max, ",.0f"),
-            _some(seen.kv_use, ".0%"),
-            _some(seen.kv_use_max, ".0%"),
-            _some(seen.preemptions, ",d"),
-            _some(seen.prefix_hit_rate, ".0%"),
-        )
+        row = (_load(point), *server_cells(seen))
         rows.append(tuple(row[i] for i in shown))
     canvas.blank()
     canvas.line(("The server's own metrics", "bold"))
     canvas.table([Column(columns[i], "left" if i == 0 else "right") for i in shown], rows)
 
 
+def server_cells(seen: ServerView) -> tuple[str, ...]:
+    """The cells below SERVER_COLUMNS."""
+    return (
+        _some(seen.running, ".1f"),
+        _some(seen.running_max, ",.0f"),
+        _some(seen.waiting_max, ",.0f"),
+        _some(seen.kv_use, ".0%"),
+        _some(seen.kv_use_max, ".0%"),
+        _some(seen.preemptions, ",d"),
+        _some(seen.prefix_hit_rate, ".0%"),
+    )
+
+
 def _some(value: float | None, form: str) -> str:
     return "–" if value is None else format(value, form)
 
 
-def _findings(canvas: Canvas, report: LoadTest) -> None:
+def findings(report: LoadTest) -> Iterator[tuple[str, str]]:
+    """Knee, largest rate and goodput: what was found, and what there is to say of it."""
     if (knee := report.knee) is not None:
         ttft = f", TTFT p50 {knee.ttft_ms:,.0f} ms" if knee.ttft_ms is not None else ""
-        streams = f"Knee at {knee.concurrency} streams"
-        canvas.line((streams, "bold"), f": {knee.output_tokens_per_s:,.0f} tokens/s{ttft} ({knee.reason})")
+        yield f"Knee at {knee.concurrency} streams", f": {knee.output_tokens_per_s:,.0f} tokens/s{ttft} ({knee.reason})"
     if (best := report.largest_rate) is not None:
-        rate = f"Largest rate that keeps the objectives: {best.requests_per_s:.3g} requests/s"
-        canvas.line((rate, "bold"), _broken(best))
+        yield f"Largest rate that keeps the objectives: {best.requests_per_s:.3g} requests/s", _broken(best)
     if (good := report.goodput) is not None:
         interval = f"95 %: {percent(good.low)} to {percent(good.high)}"
         share = f"{percent(good.share)} of requests met all objectives ({interval})"
-        canvas.line(f"Goodput at best {good.requests_per_s:.3g} requests/s; there {share}")
+        yield f"Goodput at best {good.requests_per_s:.3g} requests/s", f"; there {share}"
 
 
 def _row(point: Point) -> tuple[str, ...]:
@@ -117,7 +124,8 @@ def _ms(latency: Latency | None, part: str = "p50") -> str:
     return f"{value:,.1f}" if value < 100.0 else f"{value:,.0f}"
 
 
-def _troubles(point: Point) -> Iterator[str]:
+def troubles(point: Point) -> Iterator[str]:
+    """What went wrong at a load, and which objectives it misses."""
     if point.failed or point.unfinished:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in point.errors.items())
         left = [f"{point.unfinished:,} unfinished"] if point.unfinished else []
@@ -157,7 +165,8 @@ def _broken(best: Best) -> str:
     return f"; {', '.join(best.broken) or 'an objective'} broke{at}"
 
 
-def _client(client: Client) -> str:
+def client_text(client: Client) -> str:
+    """What the client had left, and how true its times were."""
     left = f"{percent(client.headroom, 0)} of its core was left"
     check = client.self_check
     if check is None:

@@ -94,7 +94,7 @@ def loadtest(  # noqa: PLR0913 - the options of the command
     find_slo
         Find the largest rate that keeps the objectives of --slo.
     output
-        Folder for loadtest.json and requests.csv.
+        Folder for loadtest.json, report.html and requests.csv.
     quiet
         No progress.
     json
@@ -283,4 +283,4 @@ def _show(report: LoadTest, output: Path | None) -> None:
     seen = terminal()
     write_text(loadtest_text(report, Style(seen.width, seen.color, seen.ascii_only)))
     if output is not None:
-        write_note(f"Wrote loadtest.json and requests.csv in {output}")
+        write_note(f"Wrote loadtest.json, report.html and requests.csv in {output}")
