@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import trustme
 
-from rightslice.adapters.endpoint import Run, new_event_loop, play
+from rightslice.adapters.endpoint import Run, Sending, new_event_loop, play
 from rightslice.adapters.exchanging import Target
 from rightslice.adapters.stub import Behaviour, Stub, serve
 from rightslice.loadtesting.dialects import Prompt, Wanted
@@ -62,9 +62,7 @@ def played(
     loop = new_event_loop()
     try:
         return loop.run_until_complete(
-            play(
-                target, wanted, load, Limits(requests), prompt=lambda _: Prompt("a b c", tokens), intended_s=intended_s
-            )
+            play(Sending(target, wanted, load, Limits(requests), lambda _: Prompt("a b c", tokens), intended_s))
         )
     finally:
         loop.close()
@@ -181,7 +179,7 @@ def test_tls_is_refused_unless_it_is_trusted_or_asked_for() -> None:
         assert {e.error for e in played(url, ClosedLoop(1), 1).exchanges} == {"tls"}
         loop = new_event_loop()
         target, wanted = Target(url, verify_tls=False), Wanted("chat", "stub")
-        run = loop.run_until_complete(play(target, wanted, ClosedLoop(1), Limits(2), prompt=lambda _: Prompt("a", 4)))
+        run = loop.run_until_complete(play(Sending(target, wanted, ClosedLoop(1), Limits(2), lambda _: Prompt("a", 4))))
         loop.close()
         assert [e.error for e in run.exchanges] == ["", ""]
 
@@ -410,3 +408,35 @@ def test_the_key_is_not_sent_to_another_host_for_metrics(
     assert code == 0
     assert set(stub.keys) == {"Bearer sk-very-secret"}
     assert set(elsewhere.keys) == {""}
+
+
+@pytest.mark.parametrize("load", [("--sweep", "5", "--requests", "40"), ("--rate", "40/s", "--requests", "40")])
+def test_several_processes_send_one_load(capsysbinary: pytest.CaptureFixture[bytes], load: tuple[str, ...]) -> None:
+    arguments = ("--model", "m", *load, "--processes", "2", "--output-tokens", "6", "--no-self-check", "--json")
+    with served(FAST) as (url, stub):
+        code, out, _ = answered(capsysbinary, url, *arguments)
+    found = json.loads(out)
+    point = found["points"][0]
+    assert (code, point["failed"], point["completed"]) == (0, 0, 35 if "--sweep" in load else 40)
+    assert found["client"]["processes"] == 2
+    sent = [prompt for prompt in stub.prompts if len(prompt.split()) > 200]
+    assert len(sent) == 40
+    assert len(set(sent)) == 40
+    assert point["output_tokens"] == 6 * point["completed"]
+
+
+def test_an_interrupt_reaches_every_process(tmp_path: Path) -> None:
+    with served(Behaviour(0.02, 0.002)) as (url, _):
+        arguments = ("loadtest", url, "--model", "m", "--sweep", "4", "--duration", "60s", "--no-self-check", "--json")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rightslice", *arguments, "--processes", "2"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        time.sleep(7.0)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert process.returncode == 130, err
+    found = json.loads(out)
+    assert "interrupted" in found["stopped"]
+    assert found["points"][0]["completed"] > 20

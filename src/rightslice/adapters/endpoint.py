@@ -45,36 +45,36 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-async def play(
-    target: Target,
-    wanted: Wanted,
-    load: Load,
-    limits: Limits,
-    *,
-    prompt: Callable[[int], Prompt],
-    intended_s: Sequence[float] = (),
-    progress: Callable[[int, float], None] | None = None,
-) -> Run:
-    """Run one load. `prompt(number)` is what each request asks; `intended_s` are an open loop's times of sending.
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """One load on one server. `asking(number)` is what each request asks; `intended_s` are an open loop's times."""
 
-    Interrupted (SIGINT) or without a server, it returns what was measured until then and says so in `stopped`.
+    target: Target
+    wanted: Wanted
+    load: Load
+    limits: Limits
+    asking: Callable[[int], Prompt]
+    intended_s: Sequence[float] = ()
+
+
+async def play(
+    sending: Sending,
+    progress: Callable[[int, float], None] | None = None,
+    begin_s: float | None = None,
+    stop_on: signal.Signals = signal.SIGINT,
+) -> Run:
+    """Run one load. `begin_s`: the moment of `time.perf_counter` that counts as zero, by default now.
+
+    Interrupted by the signal `stop_on`, or without a server, it returns what was measured until then and says so in
+    `stopped`.
     """
-    player = _Player(target, wanted, limits, prompt, progress)
-    return await player.run(load, intended_s)
+    return await _Player(sending, progress).run(begin_s, stop_on)
 
 
 class _Player:
-    def __init__(
-        self,
-        target: Target,
-        wanted: Wanted,
-        limits: Limits,
-        prompt: Callable[[int], Prompt],
-        progress: Callable[[int, float], None] | None,
-    ) -> None:
-        self._target, self._wanted, self._limits = target, wanted, limits
-        self._url = target.root + APIS[wanted.api]
-        self._prompt, self._progress = prompt, progress
+    def __init__(self, sending: Sending, progress: Callable[[int, float], None] | None) -> None:
+        self._sending, self._limits, self._progress = sending, sending.limits, progress
+        self._url = sending.target.root + APIS[sending.wanted.api]
         self._exchanges: list[Exchange] = []
         self._failures = 0
         self._done = 0
@@ -83,14 +83,14 @@ class _Player:
         self._over = asyncio.Event()
         self._run_id = f"{os.getpid():x}-{time.monotonic_ns():x}"
 
-    async def run(self, load: Load, intended_s: Sequence[float]) -> Run:
-        streams = load.concurrency if isinstance(load, ClosedLoop) else 0
-        cpu, self._start = time.process_time(), time.perf_counter()
+    async def run(self, begin_s: float | None, stop_on: signal.Signals) -> Run:
+        cpu, self._start = time.process_time(), time.perf_counter() if begin_s is None else begin_s
         delays: list[float] = []
-        async with session_of(self._target) as session:
+        async with session_of(self._sending.target) as session:
             ticker = asyncio.create_task(self._tick(delays))
-            with _interrupts(self._interrupted):
-                await self._send(session, load, streams, intended_s)
+            with interrupts(self._interrupted, stop_on):
+                await asyncio.sleep(max(-self._now(), 0.0))
+                await self._send(session)
             ticker.cancel()
             with suppress(asyncio.CancelledError):
                 await ticker
@@ -99,15 +99,15 @@ class _Player:
         cost = ClientCost(time.process_time() - cpu, wall, late)
         return Run(tuple(sorted(self._exchanges, key=lambda e: (e.sent_s, e.number))), cost, self._stopped)
 
-    async def _send(
-        self, session: aiohttp.ClientSession, load: Load, streams: int, intended_s: Sequence[float]
-    ) -> None:
+    async def _send(self, session: aiohttp.ClientSession) -> None:
+        load = self._sending.load
         if isinstance(load, ClosedLoop):
             numbers = iter(range(self._limits.requests or 2**62))
+            streams = load.concurrency
             tasks = [asyncio.create_task(self._stream(session, numbers, streams)) for _ in range(streams)]
         else:
             tasks = []
-            for number, due in enumerate(intended_s):
+            for number, due in enumerate(self._sending.intended_s):
                 await self._sleep_until(due)
                 if self._over.is_set():
                     break
@@ -146,7 +146,8 @@ class _Player:
     async def _one(self, session: aiohttp.ClientSession, number: int, intended_s: float, give_up: int) -> None:
         exchange = Exchange(number, intended_s, request_id=f"{self._run_id}-{number}")
         self._exchanges.append(exchange)
-        await exchanged(session, self._url, self._prompt(number), self._wanted, exchange, self._now)
+        prompt, wanted = self._sending.asking(number), self._sending.wanted
+        await exchanged(session, self._url, prompt, wanted, exchange, self._now)
         self._failures = 0 if exchange.completed else self._failures + 1
         self._done += 1
         if self._failures >= give_up and not self._stopped:
@@ -178,13 +179,13 @@ class _Player:
 
 
 @contextmanager
-def _interrupts(stop: Callable[[], None]) -> Iterator[None]:
-    """SIGINT calls `stop` while inside; elsewhere than in the main thread it does nothing."""
+def interrupts(stop: Callable[[], None], on: signal.Signals = signal.SIGINT) -> Iterator[None]:
+    """The signal calls `stop` while inside; elsewhere than in the main thread it does nothing."""
     loop = asyncio.get_running_loop()
     with suppress(NotImplementedError, RuntimeError, ValueError):
-        loop.add_signal_handler(signal.SIGINT, stop)
+        loop.add_signal_handler(on, stop)
     try:
         yield
     finally:
         with suppress(NotImplementedError, RuntimeError, ValueError):
-            loop.remove_signal_handler(signal.SIGINT)
+            loop.remove_signal_handler(on)

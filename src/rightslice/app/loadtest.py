@@ -14,17 +14,18 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from rightslice.adapters.endpoint import Run, new_event_loop, play
+from rightslice.adapters.endpoint import Run, Sending, new_event_loop, play
 from rightslice.adapters.exchanging import Target, checked_url
 from rightslice.adapters.probe import Probed, probed
 from rightslice.adapters.scraping import metrics_url, scraping
 from rightslice.adapters.selfcheck import self_check
+from rightslice.adapters.workers import parts_of, play_on
 from rightslice.app.loadtest_inputs import prompts_of, recordings_of, replayed
 from rightslice.core.documents import to_json
 from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.core.rng import generator
 from rightslice.core.slo import Slo
-from rightslice.loadtesting.asking import Asking, Wordings, drawn, given, played, recorded
+from rightslice.loadtesting.asking import Asking, Drawn, Given, Played, Recorded, Wordings
 from rightslice.loadtesting.audio import Recording
 from rightslice.loadtesting.dialects import GENERATES, ApiName, Prompt, Wanted
 from rightslice.loadtesting.exchange import Exchange
@@ -86,6 +87,7 @@ class Asked:
     token_env: str = ""
     verify_tls: bool = True
     check_client: bool = True
+    processes: int = 1
     seed: int = 0
 
 
@@ -142,6 +144,7 @@ class _Test:
         client = Client(
             sum(p.client.cpu_s for p in self._points),
             min((p.client.headroom for p in self._points), default=1.0),
+            asked.processes,
             check,
         )
         found = LoadTest(
@@ -201,31 +204,34 @@ class _Test:
     async def _point(self, load: Load, server: Probed) -> Point:
         limits, number = self._limits(load), len(self._points)
         async with scraping(self._target, self._metrics_url) as scraper:
-            run: Run = await play(
-                self._target,
-                server.wanted,
-                load,
-                limits,
-                prompt=self._asking(server, number),
-                intended_s=self._times(load, limits, number),
-                progress=lambda done, at_s: self._progress(f"{load.name}: {done:,} answered, {at_s:.0f} s"),
-            )
+            run = await self._run(load, limits, server, number)
         point = point_of(load, run.exchanges, self._asked.slos, run.client, seen(scraper.scrapes))
         self._stopped = run.stopped
         self._points.append(point)
         self._exchanges.append(run.exchanges)
         return point
 
+    async def _run(self, load: Load, limits: Limits, server: Probed, number: int) -> Run:
+        asking, times = self._asking(server, number), self._times(load, limits, number)
+        sending = Sending(self._target, server.wanted, load, limits, asking, times)
+
+        def progress(done: int, at_s: float) -> None:
+            self._progress(f"{load.name}: {done:,} answered, {at_s:.0f} s")
+
+        if self._asked.processes == 1:
+            return await play(sending, progress)
+        return await play_on(parts_of(sending, self._asked.processes), progress)
+
     def _asking(self, server: Probed, number: int) -> Asking:
         asked, files = self._asked, self._files
         wordings = Wordings(server.law, server.vocabulary, asked.seed, number)
         if files.recordings:
-            return played(files.recordings)
+            return Played(files.recordings)
         if files.prompts:
-            return given(files.prompts, asked.output_tokens)
+            return Given(files.prompts, asked.output_tokens)
         if files.trace is not None:
-            return recorded(wordings, files.trace)
-        return drawn(wordings, asked.input_tokens, asked.output_tokens, asked.shared_prefix_tokens)
+            return Recorded(wordings, files.trace)
+        return Drawn(wordings, asked.input_tokens, asked.output_tokens, asked.shared_prefix_tokens)
 
     def _times(self, load: Load, limits: Limits, number: int) -> Sequence[float]:
         if isinstance(load, OpenLoop):

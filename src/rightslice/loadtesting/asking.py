@@ -1,8 +1,10 @@
-"""What the requests of a run ask: drawn, as recorded, or the user's own."""
+"""What the requests of a run ask: drawn, as recorded, or the user's own. Callable by a request's number, and picklable,
+so that several processes can send parts of a run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from rightslice.core.rng import generator
@@ -31,15 +33,30 @@ class Wordings:
         return text_of(words, generator(self.seed, "prompt", self.run, number), shared, self.vocabulary)
 
 
-def drawn(wordings: Wordings, input_tokens: int, output_tokens: int, shared_tokens: int = 0) -> Asking:
+@dataclass(frozen=True, slots=True)
+class Drawn:
     """Prompts of one length, and answers of one length."""
-    return lambda number: Prompt(wordings.text(input_tokens, number, shared_tokens), output_tokens)
+
+    wordings: Wordings
+    input_tokens: int
+    output_tokens: int
+    shared_tokens: int = 0
+
+    def __call__(self, number: int) -> Prompt:
+        """The request of that number."""
+        return Prompt(self.wordings.text(self.input_tokens, number, self.shared_tokens), self.output_tokens)
 
 
-def recorded(wordings: Wordings, trace: Trace) -> Asking:
+@dataclass(frozen=True, slots=True)
+class Recorded:
     """Prompts and answers as long as the trace's; equal blocks of its prompts are equal words."""
 
-    def ask(number: int) -> Prompt:
+    wordings: Wordings
+    trace: Trace
+
+    def __call__(self, number: int) -> Prompt:
+        """The request of that number."""
+        trace, wordings = self.trace, self.wordings
         tokens, answer = int(trace.input_tokens[number]), max(int(trace.output_tokens[number]), 1)
         if trace.prefix is None:
             return Prompt(wordings.text(tokens, number), answer)
@@ -51,19 +68,39 @@ def recorded(wordings: Wordings, trace: Trace) -> Asking:
         own = text_of(rest, generator(wordings.seed, "prompt", wordings.run, number), 0, wordings.vocabulary)
         return Prompt(" ".join([*known, *([own] if rest else [])]), answer)
 
-    return ask
 
-
-def given(prompts: Sequence[Prompt], output_tokens: int) -> Asking:
+@dataclass(frozen=True, slots=True)
+class Given:
     """The user's own in turn; answers as long as each says, else `output_tokens`."""
 
-    def ask(number: int) -> Prompt:
-        prompt = prompts[number % len(prompts)]
-        return Prompt(prompt.text, prompt.output_tokens or output_tokens, prompt.recording, prompt.messages)
+    prompts: tuple[Prompt, ...]
+    output_tokens: int
 
-    return ask
+    def __call__(self, number: int) -> Prompt:
+        """The request of that number."""
+        prompt = self.prompts[number % len(self.prompts)]
+        return Prompt(prompt.text, prompt.output_tokens or self.output_tokens, prompt.recording, prompt.messages)
 
 
-def played(recordings: Sequence[Recording]) -> Asking:
+@dataclass(frozen=True, slots=True)
+class Played:
     """Sound to be transcribed, in turn."""
-    return lambda number: Prompt("", 0, recordings[number % len(recordings)])
+
+    recordings: tuple[Recording, ...]
+
+    def __call__(self, number: int) -> Prompt:
+        """The request of that number."""
+        return Prompt("", 0, self.recordings[number % len(self.recordings)])
+
+
+@dataclass(frozen=True, slots=True)
+class EveryNth:
+    """The requests first, first + step, …: one process's part of a run."""
+
+    asking: Asking
+    first: int
+    step: int
+
+    def __call__(self, number: int) -> Prompt:
+        """The request of that number within the part."""
+        return self.asking(self.first + number * self.step)

@@ -27,6 +27,7 @@ class Client:
 
     cpu_s: float
     headroom: float
+    processes: int
     self_check: SelfCheck | None
 
 

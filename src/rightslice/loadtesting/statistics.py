@@ -67,16 +67,18 @@ class Goodput:
 
 @dataclass(frozen=True, slots=True)
 class ClientCost:
-    """What the client itself spent. `loop_delay_s`: 99th percentile of how late its event loop was."""
+    """What the client itself spent. `loop_delay_s`: 99th percentile of how late its event loop was, or the latest of
+    several `processes`."""
 
     cpu_s: float
     wall_s: float
     loop_delay_s: float
+    processes: int = 1
 
     @property
     def headroom(self) -> float:
-        """Share of one core that was left."""
-        return max(1.0 - self.cpu_s / self.wall_s, 0.0) if self.wall_s > 0.0 else 0.0
+        """Share of one core, or of one each, that was left."""
+        return max(1.0 - self.cpu_s / (self.wall_s * self.processes), 0.0) if self.wall_s > 0.0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,8 @@ def _broken(best: Best) -> str:
 
 def client_text(client: Client) -> str:
     """What the client had left, and how true its times were."""
-    left = f"{percent(client.headroom, 0)} of its core was left"
+    core = "core" if client.processes == 1 else f"{client.processes} cores"
+    left = f"{percent(client.headroom, 0)} of its {core} was left"
     check = client.self_check
     if check is None:
         return f"Client: {left}; not checked against a server with known times"

@@ -57,6 +57,7 @@ class Options:
     api_key_env: Annotated[str, _text("Name of the variable that holds the key.")] = ""
     insecure: Annotated[Flag, Parameter(help="Accept any TLS certificate.")] = False
     self_check: Annotated[bool, Parameter(help="Check the client against a server with known times first.")] = True
+    processes: Annotated[int, Parameter(help="Of the client, where one core is not enough.")] = 1
     seed: Annotated[int, Parameter(help="Of prompts and arrivals.")] = 0
 
 
@@ -196,6 +197,7 @@ def _asked(url: str, model: str, loads: Loads, options: Options) -> Asked:
         token_env=options.api_key_env,
         verify_tls=not options.insecure,
         check_client=options.self_check,
+        processes=options.processes,
         seed=checked_seed(options.seed),
     )
 
@@ -208,6 +210,7 @@ def _check_numbers(loads: Loads, options: Options, wrong: list[Diagnostic]) -> N
         ("requests", options.requests if options.requests is not None else 1, 1, MAX_REQUESTS),
         ("gap-cv", options.gap_cv, 0.05, 20),
         ("speed", loads.speed, 0.01, 1000),
+        ("processes", options.processes, 1, 64),
         ("audio-seconds", options.audio_seconds, 0.1, 3600),
     ):
         if not low <= value <= high:
