@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import signal
 import ssl
 import subprocess
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import trustme
+import yaml
 
 from rightslice.adapters.endpoint import Run, Sending, new_event_loop, play
 from rightslice.adapters.exchanging import Target
@@ -440,3 +442,66 @@ def test_an_interrupt_reaches_every_process(tmp_path: Path) -> None:
     found = json.loads(out)
     assert "interrupted" in found["stopped"]
     assert found["points"][0]["completed"] > 20
+
+
+SHAPE = ("--model", "m", "--sweep", "8", "--requests", "64", "--input-tokens", "300", "--output-tokens", "20")
+
+
+def test_loads_as_commands_of_other_tools(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    code, out, _ = answered(capsysbinary, "http://h:8000/v1", *SHAPE, "--export", "aiperf", "--tokenizer", "/a b")
+    words = shlex.split(out)
+    assert code == 0
+    assert words[:4] == ["aiperf", "profile", "--url", "http://h:8000"]
+    assert words[words.index("--concurrency") + 1] == "8"
+    assert words[words.index("--tokenizer") + 1] == "/a b"
+    code, out, _ = answered(capsysbinary, "http://h:8000", *SHAPE, "--export", "vllm")
+    assert "--max-concurrency 8" in out
+    code, _, err = answered(capsysbinary, "http://h:8000", "--find-knee", "--export", "vllm", "--model", "m")
+    assert code == 2
+    assert "--export needs" in err
+
+
+def test_a_load_as_a_job_of_several_pods(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    code, out, _ = answered(
+        capsysbinary, "http://h:8000", "--model", "m", "--rate", "400/s", "--requests", "100", "--export", "job"
+    )
+    job = yaml.safe_load(out)
+    pod = job["spec"]["template"]["spec"]["containers"][0]
+    assert code == 0
+    assert (job["spec"]["completionMode"], job["spec"]["completions"], job["spec"]["parallelism"]) == ("Indexed", 4, 4)
+    assert pod["args"][pod["args"].index("--rate") + 1] == "100/s"
+    assert pod["args"][pod["args"].index("--requests") + 1] == "25"
+    with served(FAST) as (url, _):
+        told = ["1" if word == "$(JOB_COMPLETION_INDEX)" else word for word in pod["args"][2:]]
+        code, out, _ = answered(capsysbinary, url, *told, "--no-self-check")
+    assert (code, json.loads(out)["points"][0]["completed"]) == (0, 25)
+
+
+FAKE = """#!{python}
+import json, sys, pathlib
+folder = pathlib.Path(sys.argv[sys.argv.index("--artifact-dir") + 1])
+one = lambda value: {{"avg": value}}
+found = {{"aiperf_version": "0.13.0", "input_config": {{"phases": [{{"kind": "profiling", "concurrency": 2}}]}}}}
+names = {{"request_latency": 90.0, "request_throughput": 20.0, "time_to_first_token": 55.0,
+          "input_sequence_length": 256.0, "output_sequence_length": 8.0}}
+(folder / "profile_export_aiperf.json").write_text(json.dumps(found | {{k: one(v) for k, v in names.items()}}))
+"""
+
+
+def test_another_tool_stands_beside(
+    capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A stand-in that writes what aiperf 0.13 writes: the tool itself has 139 packages."""
+    arguments = ("--model", "m", "--sweep", "2", "--output-tokens", "8", "--no-self-check", "--engine", "aiperf")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with served(FAST) as (url, _):
+        code, _, err = answered(capsysbinary, url, *arguments)
+        assert (code, "aiperf is not installed" in err) == (3, True)
+        program = tmp_path / "aiperf"
+        program.write_text(FAKE.format(python=sys.executable), "utf-8")
+        program.chmod(0o755)
+        code, out, _ = answered(capsysbinary, url, *arguments)
+        _, found, _ = answered(capsysbinary, url, *arguments, "--json")
+    assert code == 0
+    assert "2 streams: aiperf" in out
+    assert json.loads(found)["peers"][0]["measured"]["tpot_ms"] == pytest.approx(5.0)

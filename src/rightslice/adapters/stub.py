@@ -29,6 +29,7 @@ KEPT: Final = 100
 """Prompts and keys that are remembered."""
 WORD_SOUND_S: Final = 0.1
 WAV_HEADER: Final = 44
+CHUNK: Final = "chat.completion.chunk"
 TEMPLATE_TOKENS: Final = 4
 """Of a chat message besides its content."""
 
@@ -124,7 +125,7 @@ class Stub:
     async def _answer(
         self, request: web.Request, asked: dict[str, Any], entry: Answered, start_s: float
     ) -> web.StreamResponse:
-        tokens = min(int(asked.get("max_tokens", 16)), MAX_TOKENS)
+        tokens = min(int(asked.get("max_tokens", asked.get("max_completion_tokens", 16))), MAX_TOKENS)
         usage = {"prompt_tokens": self._prompt_tokens(asked), "completion_tokens": tokens}
         self._active += 1
         try:
@@ -159,10 +160,12 @@ class Stub:
         await response.prepare(request)
         chat = "messages" in asked
         if chat and behaviour.role_first:
-            await response.write(_event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}))
+            role = {"index": 0, "delta": {"role": "assistant", "content": ""}}
+            await response.write(_event({"object": CHUNK, "choices": [role]}))
         if behaviour.comments:
             await response.write(b": keep-alive\n\n")
-        token = _event({"choices": [{"index": 0, **({"delta": {"content": WORD}} if chat else {"text": WORD})}]})
+        kind, part = (CHUNK, {"delta": {"content": WORD}}) if chat else ("text_completion", {"text": WORD})
+        token = _event({"object": kind, "choices": [{"index": 0, **part}]})
         due_s = start_s + behaviour.ttft_s
         sent = 0
         while sent < tokens:
@@ -182,7 +185,7 @@ class Stub:
             entry.tokens = sent
             due_s += count * self._itl_s()
         if behaviour.usage:
-            await response.write(_event({"choices": [], "usage": usage}))
+            await response.write(_event({"object": kind, "choices": [], "usage": usage}))
         await response.write(b"data: [DONE]\n\n")
         await response.write_eof()
         return response

@@ -20,7 +20,7 @@ from rightslice.loadtesting.asking import EveryNth
 from rightslice.loadtesting.schedule import ClosedLoop
 from rightslice.loadtesting.statistics import ClientCost
 
-DIED: Final = "RS0605"
+DIED: Final = "RS0608"
 READY_S: Final = 60.0
 _LEAD_S: Final = 0.1
 _STOP: Final = getattr(signal, "SIGUSR1", signal.SIGTERM)
@@ -57,7 +57,7 @@ def parts_of(whole: Sending, processes: int) -> tuple[Part, ...]:
 async def play_on(parts: Sequence[Part], progress: Callable[[int, float], None] | None = None) -> Run:
     """Run the parts, each in a process of its own, and put together what they saw.
 
-    Raises OutsideError RS0605 when a process dies.
+    Raises OutsideError RS0608 when a process dies.
     """
     context = get_context("spawn")
     started: list[tuple[SpawnProcess, Connection]] = []

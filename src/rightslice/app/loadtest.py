@@ -7,15 +7,17 @@ import csv
 import io
 import math
 import os
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
 from rightslice.adapters.endpoint import Run, Sending, new_event_loop, play
 from rightslice.adapters.exchanging import Target, checked_url
+from rightslice.adapters.peer import check_installed, run_peer
 from rightslice.adapters.probe import Probed, probed
 from rightslice.adapters.scraping import metrics_url, scraping
 from rightslice.adapters.selfcheck import self_check
@@ -25,12 +27,14 @@ from rightslice.core.documents import to_json
 from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.core.rng import generator
 from rightslice.core.slo import Slo
+from rightslice.kube.writer import dump_all
 from rightslice.loadtesting.asking import Asking, Drawn, Given, Played, Recorded, Wordings
 from rightslice.loadtesting.audio import Recording
 from rightslice.loadtesting.dialects import GENERATES, ApiName, Prompt, Wanted
 from rightslice.loadtesting.exchange import Exchange
 from rightslice.loadtesting.knee import knee_of, next_concurrency
-from rightslice.loadtesting.results import Client, LoadTest, SelfCheck
+from rightslice.loadtesting.peers import PeerName, Shape, command, job
+from rightslice.loadtesting.results import Client, LoadTest, PeerPoint, SelfCheck
 from rightslice.loadtesting.schedule import ClosedLoop, Limits, Load, OpenLoop, Replay, intended_times
 from rightslice.loadtesting.search import Best, best_rate, keeps, next_rate
 from rightslice.loadtesting.server_metrics import seen
@@ -42,6 +46,7 @@ from rightslice.traffic.recorded import Trace
 ROUNDS: Final = 6
 LEAST_REQUESTS: Final = 20
 OPEN_LOOP_S: Final = 30.0
+LOADTEST_IMAGE: Final = "example.invalid/rightslice:set-me"
 SELF_CHECK_STREAMS: Final = 256
 FIRST_STREAMS: Final = 4
 
@@ -88,6 +93,8 @@ class Asked:
     verify_tls: bool = True
     check_client: bool = True
     processes: int = 1
+    peer: PeerName | None = None
+    tokenizer: str = ""
     seed: int = 0
 
 
@@ -98,6 +105,8 @@ def run_loadtest(asked: Asked, progress: Progress) -> tuple[LoadTest, tuple[tupl
     server does not answer at all.
     """
     files = _files(asked)
+    if asked.peer is not None:
+        check_installed(asked.peer)
     target = Target(checked_url(asked.url), _token(asked.token_env), (), asked.timeout_s, asked.verify_tls)
     loop = new_event_loop()
     asyncio.set_event_loop(loop)
@@ -159,10 +168,21 @@ class _Test:
             goodput=max(goods, key=lambda good: good.requests_per_s, default=None),
             largest_rate=best,
             client=client,
+            peers=tuple(self._peers(server.wanted.model)),
             stopped=self._stopped,
             notes=(*server.notes, *self._notes(server)),
         )
         return found, tuple(self._exchanges)
+
+    def _peers(self, model: str) -> Iterator[PeerPoint]:
+        """The loads again, by the other tool."""
+        if self._asked.peer is None or self._stopped:
+            return
+        for point in self._points:
+            self._progress(f"{self._asked.peer}: {point.name}")
+            load: Load = ClosedLoop(point.concurrency) if point.concurrency else OpenLoop(point.rate or 1.0)
+            shape = shape_of(self._asked, self._target.root, model, load)
+            yield PeerPoint(self._asked.peer, point.name, run_peer(self._asked.peer, shape))
 
     async def _self_check(self) -> SelfCheck | None:
         if not self._asked.check_client:
@@ -274,6 +294,41 @@ class _Test:
         if trace is None:
             return self._asked.input_tokens, self._asked.output_tokens
         return float(trace.input_tokens.mean()), float(trace.output_tokens.mean())
+
+
+def exported(asked: Asked, what: PeerName | Literal["job"]) -> str:
+    """The loads as another tool's commands, or as a Kubernetes Job; nothing is sent.
+
+    Raises BadInputError RS0502 where a model is missing, or the loads are not known beforehand.
+    """
+    loads: list[Load] = [*map(ClosedLoop, asked.concurrency), *(OpenLoop(rate, asked.gap_cv) for rate in asked.rates)]
+    if not asked.model or not loads or asked.api not in GENERATES:
+        message = "--export needs --model, and --sweep or --rate of chat or completions"
+        raise BadInputError(Diagnostic("RS0502", message))
+    root = Target(checked_url(asked.url)).root
+    shapes = [shape_of(asked, root, asked.model, load) for load in loads]
+    if what == "job":
+        return dump_all([job(shape, LOADTEST_IMAGE) for shape in shapes])
+    return "".join(f"{shlex.join(command(what, shape, f'result-{i + 1}'))}\n" for i, shape in enumerate(shapes))
+
+
+def shape_of(asked: Asked, root: str, model: str, load: Load) -> Shape:
+    """One load as other tools are told it."""
+    rounds = max(ROUNDS * load.concurrency, LEAST_REQUESTS) if isinstance(load, ClosedLoop) else 0
+    seconds = asked.duration_s or OPEN_LOOP_S
+    requests = asked.requests or rounds or max(round(load.requests_per_s * seconds), 1)  # type: ignore[union-attr]
+    return Shape(
+        url=root,
+        model=model,
+        api=asked.api,
+        load=load,
+        requests=requests,
+        input_tokens=asked.input_tokens,
+        output_tokens=asked.output_tokens,
+        shared_prefix_tokens=asked.shared_prefix_tokens,
+        tokenizer=asked.tokenizer,
+        key_env=asked.token_env,
+    )
 
 
 def objectives(text: str) -> tuple[Slo, ...]:

@@ -37,14 +37,14 @@ def prompts_of(path: Path) -> tuple[Prompt, ...]:
 
 
 def recordings_of(path: Path | None, seconds: float, seed: int) -> tuple[Recording, ...]:
-    """The WAV file at `path`; without one, several synthetic ones of `seconds`. Raises BadInputError RS0202."""
+    """The WAV file at `path`; without one, several synthetic ones of `seconds`. Raises BadInputError RS0406."""
     if path is None:
         return tuple(synthetic(seconds, generator(seed, "sound", i)) for i in range(SYNTHETIC_RECORDINGS))
     try:
         return (recorded(read_bytes(path, max_bytes=MAX_SOUND_BYTES)),)
     except ValueError:
         where, hint = Location(str(path)[:200]), "convert it: ffmpeg -i FILE -ar 16000 -ac 1 speech.wav"
-        raise BadInputError(Diagnostic("RS0202", "no WAV file of up to four hours", where, hint)) from None
+        raise BadInputError(Diagnostic("RS0406", "no WAV file of up to four hours", where, hint)) from None
 
 
 def replayed(path: Path, speed: float, requests: int | None, duration_s: float | None) -> Trace:

@@ -29,6 +29,7 @@ def loadtest_text(report: LoadTest, style: Style) -> str:
     canvas.table(aligned, [tuple(_row(point)[i] for i in shown) for point in report.points])
     canvas.line(("TTFT, TPOT, e2e in milliseconds", "dim"), indent=2)
     _server(canvas, report.points, style)
+    _peers(canvas, report)
     for point in report.points:
         for line in troubles(point):
             canvas.line((f"{point.name}: {line}", "yellow"), indent=2)
@@ -43,6 +44,24 @@ def loadtest_text(report: LoadTest, style: Style) -> str:
     for note in report.notes:
         canvas.line((note, "dim"))
     return canvas.render()
+
+
+def _peers(canvas: Canvas, report: LoadTest) -> None:
+    """The means of the same loads as another tool saw them, beside ours."""
+    if not report.peers:
+        return
+    titles = ("req/s", "TTFT mean", "TPOT mean", "e2e mean")
+    rows = []
+    for peer in report.peers:
+        own = next(point for point in report.points if point.name == peer.name)
+        means = [latency.mean if latency else None for latency in (own.ttft_ms, own.tpot_ms, own.e2e_ms)]
+        rows.append((f"{peer.name}: ours", f"{own.requests_per_s:.3g}", *(_some(mean, ",.1f") for mean in means)))
+        seen = peer.measured
+        cells = (_some(value, ",.1f") for value in (seen.ttft_ms, seen.tpot_ms, seen.e2e_ms))
+        rows.append((f"{peer.name}: {peer.tool}", f"{seen.requests_per_s:.3g}", *cells))
+    canvas.blank()
+    canvas.line(("The same loads by another tool, milliseconds", "bold"))
+    canvas.table([Column("load"), *(Column(title, "right") for title in titles)], rows)
 
 
 def shape_text(report: LoadTest) -> str:

@@ -58,6 +58,8 @@ class Options:
     insecure: Annotated[Flag, Parameter(help="Accept any TLS certificate.")] = False
     self_check: Annotated[bool, Parameter(help="Check the client against a server with known times first.")] = True
     processes: Annotated[int, Parameter(help="Of the client, where one core is not enough.")] = 1
+    engine: Annotated[Literal["own", "aiperf", "vllm"], Parameter(help="Run this installed tool as well.")] = "own"
+    tokenizer: Annotated[str, _text("Folder of the model's tokenizer, which other tools need.")] = ""
     seed: Annotated[int, Parameter(help="Of prompts and arrivals.")] = 0
 
 
@@ -75,6 +77,7 @@ def loadtest(  # noqa: PLR0913 - the options of the command
     speed: Annotated[float, Parameter(help="How many times as fast the trace is replayed.")] = 1.0,
     find_knee: Flag = False,
     find_slo: Flag = False,
+    export: Annotated[Literal["aiperf", "vllm", "job"] | None, Parameter(show_default=False)] = None,
     options: Options = _AS_USUAL,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"], show_default=False)] = None,
     quiet: Flag = False,
@@ -94,6 +97,8 @@ def loadtest(  # noqa: PLR0913 - the options of the command
         Double the streams until throughput stops growing, then look closer.
     find_slo
         Find the largest rate that keeps the objectives of --slo.
+    export
+        Send nothing: print the loads as commands of that tool, or as a Kubernetes Job of several pods.
     output
         Folder for loadtest.json, report.html and requests.csv.
     quiet
@@ -102,7 +107,11 @@ def loadtest(  # noqa: PLR0913 - the options of the command
         Print one JSON document.
     """
     asked = _asked(url, model, Loads(sweep, rate, trace, speed, find_knee, find_slo), options)
-    from rightslice.app.loadtest import run_loadtest  # noqa: PLC0415 - heavy
+    from rightslice.app.loadtest import exported, run_loadtest  # noqa: PLC0415 - heavy
+
+    if export is not None:
+        write_text(exported(asked, export))
+        return 0
 
     with Progress(quiet=quiet or json) as progress:
         report, exchanges = run_loadtest(asked, progress)
@@ -151,6 +160,9 @@ class Loads:
             if file and options.api not in api:
                 message = f"{str(file)[:60]} cannot be sent with --api {options.api}"
                 wrong.append(Diagnostic("RS0502", message, hint=f"--api {api}"))
+        if options.engine != "own" and (self.trace or options.prompts or options.api not in ("chat", "completions")):
+            message = f"--engine {options.engine} sends synthetic chat and completions only"
+            wrong.append(Diagnostic("RS0502", message, hint="--sweep or --rate"))
         if self.trace and options.api not in ("chat", "completions"):
             wrong.append(Diagnostic("RS0502", "--trace replays chat and completions only", hint="--api chat"))
 
@@ -198,6 +210,8 @@ def _asked(url: str, model: str, loads: Loads, options: Options) -> Asked:
         verify_tls=not options.insecure,
         check_client=options.self_check,
         processes=options.processes,
+        peer=None if options.engine == "own" else options.engine,
+        tokenizer=options.tokenizer,
         seed=checked_seed(options.seed),
     )
 
