@@ -23,14 +23,23 @@ if TYPE_CHECKING:
     from rightslice.memory.sizing import SizeReport
 
 
-def plan(workload: str | Path, *, seed: int = 0, risk: float = 0.05, current: str | Path | None = None) -> Plan:
+def plan(
+    workload: str | Path,
+    *,
+    seed: int = 0,
+    risk: float = 0.05,
+    current: str | Path | None = None,
+    calibration: str | Path | None = None,
+) -> Plan:
     """The cheapest deployment of a workload file whose simulation keeps the objectives.
 
     `risk` is the accepted probability, over prediction error, that an objective fails. `current`: a plan or layout file
-    that runs now; the plan changes few of its GPUs and tells the steps. An infeasible workload returns
-    a plan with `feasible` False and `binding` set. Raises BadInputError for a bad file.
+    that runs now; the plan changes few of its GPUs and tells the steps. `calibration`: a file of measured times. An
+    infeasible workload returns a plan with `feasible` False and `binding` set. Raises BadInputError for a bad file.
     """
-    return plan_scaled(Path(workload), seed=seed, risk=risk, current=Path(current) if current else None).plan
+    today = None if current is None else Path(current)
+    measured = [] if calibration is None else [Path(calibration)]
+    return plan_scaled(Path(workload), seed=seed, risk=risk, current=today, calibrations=measured).plan
 
 
 def diff(old: str | Path, new: str | Path) -> PlanDifference:

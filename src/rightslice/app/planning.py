@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rightslice.app.answer import Answer, Asked
+from rightslice.app.calibrated import of_models, read_calibrations, told_of
 from rightslice.app.choices import cheapest, choices
 from rightslice.app.clock import Clock
 from rightslice.app.decide import decide, describe, least_usd_per_hour
@@ -24,6 +25,7 @@ from rightslice.app.ways_out import Retry, ways_out
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.engines import engine
 from rightslice.catalogue.platforms import default_platform
+from rightslice.core.calibrated import Calibrated
 from rightslice.core.documents import to_json
 from rightslice.core.errors import BadInputError, Diagnostic, RightsliceError
 from rightslice.core.files import check_folder, write_together
@@ -77,11 +79,13 @@ def plan_workload(
     progress: Callable[[str], None] = _silent,
     over_time: bool = False,
     current: Path | None = None,
+    calibrations: Sequence[Path] = (),
 ) -> PlanOutcome:
     """Plan a workload file. `risk`: accepted probability, over prediction error, that an objective fails.
 
     `over_time`: play the verification once more and keep its course. `current`: a plan or layout that runs now; its
-    GPUs stay as they are where that costs next to nothing, and the plan tells the steps.
+    GPUs stay as they are where that costs next to nothing, and the plan tells the steps. `calibrations`: files of
+    measured times.
 
     Raises BadInputError for a bad file or option; an infeasible workload returns a plan that says what binds.
     """
@@ -94,8 +98,9 @@ def plan_workload(
         wanted = choices(loaded.workload)
         known: list[Architectures] = [architectures_of(workload) for workload in wanted]
         traces = traces_of(loaded.workload, path.parent)
+        measured = read_calibrations(calibrations)
         today = read_today(current) if current else ()
-    asking = _Asking(traces, seed, risk, today, clock)
+    asking = _Asking(traces, seed, risk, measured, today, clock)
     answered: list[tuple[Answer, Architectures]] = []
     for workload, architectures in zip(wanted, known, strict=True):
         variants = _asked(workload, architectures, asking, progress)
@@ -107,9 +112,10 @@ def plan_workload(
     plan = plan_document(answer, answer.evidence) if answer.evidence else infeasible_plan(answer)
     if plan.binding:
         progress("ways out")
-        tried = ways_out(answer, _retry(architectures, traces, seed, risk))
+        tried = ways_out(answer, _retry(architectures, replace(asking, clock=Clock(), today=())))
         plan = replace(plan, binding=replace(plan.binding, ways_out=(*plan.binding.ways_out, *tried)))
-    plan = replace(plan, workload=loaded.plain)
+    told = tuple(map(told_of, measured))
+    plan = replace(plan, workload=loaded.plain, calibrations=measured, assumptions=(*plan.assumptions, *told))
     if today and plan.feasible:
         plan = with_changes(plan, today)
     timelines = course(answer.question, answer.found.proposal.counts) if over_time and answer.evidence else ()
@@ -126,6 +132,7 @@ class _Asking:
     traces: Mapping[str, Trace]
     seed: int
     risk: float
+    measured: tuple[Calibrated, ...]
     today: tuple[NodeNow, ...]
     clock: Clock
 
@@ -138,8 +145,7 @@ def _asked(
     def ask(variant: Workload) -> Asked:
         progress("candidates")
         with asking.clock.running("candidates_cpu_s"):
-            question, rejections = _question(variant, architectures, asking.traces, asking.seed, asking.clock)
-            question = replace(question, market=replace(question.market, today=asking.today))
+            question, rejections = _question(variant, architectures, asking)
         return Asked(variant, question, rejections, asking.seed, asking.risk, _engines(variant))
 
     asked = ask(workload)
@@ -150,12 +156,10 @@ def _asked(
         yield replace(ask(shared), written=workload)
 
 
-def _retry(
-    architectures: Mapping[str, Architecture | None], traces: Mapping[str, Trace], seed: int, risk: float
-) -> Retry:
+def _retry(architectures: Architectures, asking: _Asking) -> Retry:
     def attempt(workload: Workload) -> tuple[float, str] | None:
-        question, rejections = _question(workload, architectures, traces, seed, Clock())
-        asked = Asked(workload, question, rejections, seed, risk, _engines(workload))
+        question, rejections = _question(workload, architectures, asking)
+        asked = Asked(workload, question, rejections, asking.seed, asking.risk, _engines(workload))
         budget = workload.budget.monthly
         if budget is not None and least_usd_per_hour(asked) * hours_per_month(workload.hours) > budget:
             return None
@@ -244,16 +248,18 @@ def _platforms(workload: Workload, providers: Sequence[str]) -> dict[str, str]:
 
 def _question(
     workload: Workload,
-    architectures: Mapping[str, Architecture | None],
-    traces: Mapping[str, Trace],
-    seed: int,
-    clock: Clock,
+    architectures: Architectures,
+    asking: _Asking,
 ) -> tuple[Question, tuple[Rejection, ...]]:
-    wanted = needs(workload, architectures, traces)
+    traces, seed, clock = asking.traces, asking.seed, asking.clock
+    known = of_models(asking.measured, architectures)
+    wanted = tuple(replace(n, calibrated=known.get(n.name, ())) for n in needs(workload, architectures, traces))
     interruptible = any(model.interruptible for model in workload.models)
     offered, refused = offers(workload.fleet, interruptible=interruptible)
     providers = sorted({offer.machine.provider for offer in offered} | {ON_PREMISES})
-    market = Market(offered, _platforms(workload, providers), quota_limits(workload.fleet), _effort(len(wanted)))
+    market = Market(
+        offered, _platforms(workload, providers), quota_limits(workload.fleet), _effort(len(wanted)), asking.today
+    )
     found = candidates(wanted, sites(offered, market.platform_of), _engines(workload))
     network = planned_network(workload)
     loads = tuple(replace(load, network=network) for load in draw_loads(workload, wanted, traces, seed))

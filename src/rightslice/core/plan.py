@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rightslice.core.calibrated import Calibrated
 from rightslice.core.changes import Changes
 from rightslice.core.engine import EngineSettings
 from rightslice.core.estimate import Estimate
@@ -376,9 +377,10 @@ class Autoscaling:
 class Plan:
     """The whole answer. `monthly_usd`, `bound` and `verification` are None when infeasible.
 
-    `workload`: the document that it answers, as written, so that the plan can be simulated and explained by itself.
-    `changes`: from what runs today, where that was given. `savings`: what one more GPU of each limit is worth;
-    `partitions`: why models run on whole GPUs, slices or shared GPUs.
+    `workload`: the document that it answers, as written, and `calibrations`: the measured times that it was made with,
+    so that the plan can be simulated and explained by itself. `changes`: from what runs today, where that was given.
+    `savings`: what one more GPU of each limit is worth; `partitions`: why models run on whole GPUs, slices or shared
+    GPUs.
     """
 
     name: str
@@ -410,6 +412,7 @@ class Plan:
     changes: Changes | None = None
     partitions: tuple[PartitionReason, ...] = ()
     savings: tuple[Saving, ...] = ()
+    calibrations: tuple[Calibrated, ...] = ()
     schema: str = PLAN_SCHEMA
 
     def pool(self, name: str) -> Pool:

@@ -9,7 +9,7 @@ from rightslice.catalogue.architecture import AttentionGroup
 from rightslice.catalogue.architectures.config import ALIASES, Config, Object
 from rightslice.catalogue.architectures.connectors import PROJECTORS
 from rightslice.catalogue.architectures.decoder import decoder
-from rightslice.catalogue.architectures.families import Family, family, family_like_bert
+from rightslice.catalogue.architectures.families import Family, family, family_like_bert, language_model_alone
 from rightslice.catalogue.architectures.ledger import Ledger, unknown_family
 from rightslice.catalogue.architectures.named import named_tower
 from rightslice.catalogue.architectures.towers import tower, tower_width
@@ -100,6 +100,9 @@ def multimodal(config: Config, parent: Family) -> Ledger:
     width = text.number("hidden", low=1)
     towers: list[Weight] = []
     notes = list(ledger.approximations)
+    spelling = replace(ledger.spelling, nested=text is not config)
+    if language_model_alone((config.words("architectures") or ("",))[0]):
+        return replace(ledger, spelling=spelling)
     if not parent.known and child.known:
         notes.append(unknown_family(parent.name))
     for key in _TOWER_KEYS:
@@ -132,7 +135,6 @@ def multimodal(config: Config, parent: Family) -> Ledger:
         notes.append(remark)
     counted = {*_COUNTED_KEYS, *(("projector_config",) if parent.trait("audio_projector") == "granite" else ())}
     notes += [f"{key}: this part is not counted" for key in config.parts() if key not in counted]
-    spelling = replace(ledger.spelling, nested=text is not config)
     return replace(ledger, towers=tuple(towers), approximations=tuple(notes), spelling=spelling)
 
 

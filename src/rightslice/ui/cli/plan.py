@@ -24,6 +24,7 @@ def plan(  # noqa: PLR0913 - the options of the command
     seed: int = 0,
     risk: float = 0.05,
     current: Annotated[Path | None, Parameter(negative=(), show_default=False)] = None,
+    calibration: Annotated[tuple[Path, ...], Parameter(negative=(), show_default=False)] = (),
     no_emit: Flag = False,
     json: Flag = False,
     quiet: Flag = False,
@@ -43,6 +44,8 @@ def plan(  # noqa: PLR0913 - the options of the command
     current
         What runs now: a plan.json (or its folder) or a `kind: Layout` file. GPUs stay as they are where that costs next
         to nothing; the steps to the new plan are told.
+    calibration
+        File of measured times, as rightslice calibrate -o writes it; may be given several times.
     no_emit
         Write no kubernetes/ folder.
     json
@@ -57,7 +60,13 @@ def plan(  # noqa: PLR0913 - the options of the command
 
     with Progress(quiet=quiet) as progress:
         outcome = plan_scaled(
-            workload, seed=seed, risk=risk, progress=progress, over_time=output is not None, current=current
+            workload,
+            seed=seed,
+            risk=risk,
+            progress=progress,
+            over_time=output is not None,
+            current=current,
+            calibrations=calibration,
         )
     for warning in outcome.warnings:
         write_note(warning.one_line())
