@@ -34,7 +34,7 @@ CHAT = """\
   - name: llm
     source: meta-llama/Llama-3.1-8B-Instruct
     max_context: 4096
-    traffic: {rate: RATE/s, input_tokens: {mean: 500}, output_tokens: {mean: 200}, slo: {tpot_p95: 40ms}}
+    traffic: {rate: RATE/s, input_tokens: {mean: 500}, output_tokens: {mean: 200}, slo: {tpot_p95: 80ms}}
 """
 
 
@@ -113,7 +113,7 @@ def test_a_pin_stays_a_pin(tmp_path: Path) -> None:
 def test_a_bound_model_beside_a_rare_one_takes_turns_and_not_slices(tmp_path: Path) -> None:
     """As on the H200 of the published case: half of the bandwidth is too little for the language model, while its
     neighbour hardly ever wants the GPU."""
-    text = low(gpu="A100-SXM-80GB").replace("  - name: right", "DROP", 1)
+    text = low(gpu="A100-SXM-80GB").replace("  - name: right", "DROP", 1).replace("0.5/s", "0.2/s")
     head, _, rest = text.partition("DROP")
     plan = planned(tmp_path, head + CHAT.replace("RATE", "5") + rest[rest.index("fleet:") :])
     assert partitions(plan) == {"left": "time-slicing", "llm": "time-slicing"}

@@ -9,6 +9,7 @@ from rightslice.app.state import Question
 from rightslice.core.plan import Alternative, Rejection
 from rightslice.optimization.evidence import Evidence
 from rightslice.procurement.money import hours_per_month
+from rightslice.procurement.offers import Offer
 from rightslice.spec.workload import Workload
 
 
@@ -68,6 +69,12 @@ class Answer:
     def risk(self) -> float:
         """Accepted probability that an objective fails."""
         return self.asked.risk
+
+    @property
+    def used(self) -> list[Offer]:
+        """What the proposal buys."""
+        proposal = self.found.proposal
+        return [proposal.offer_of[pool] for pool, nodes in sorted(proposal.packing.nodes.items()) if nodes > 0]
 
     @property
     def hours(self) -> float:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import NormalDist
+from dataclasses import replace
 
 from rightslice.app.answer import Asked
+from rightslice.app.decide import start_quantile
 from rightslice.app.judge import at_quantile
-from rightslice.app.rating import ceiling, fastest_s
+from rightslice.app.rating import ceiling, fastest_s, tolerance
 from rightslice.app.state import State
 from rightslice.catalogue.accelerators import device
 from rightslice.catalogue.hardware import ON_ONE_GPU
@@ -25,7 +26,7 @@ from rightslice.optimization.grouping import (
 from rightslice.optimization.needs import Need
 from rightslice.optimization.options import Option
 from rightslice.optimization.propose import problem_of
-from rightslice.optimization.sharing import own_bytes, tenant_of
+from rightslice.optimization.sharing import beside_others, own_bytes, tenant_of
 from rightslice.packing.problem import PoolSpec, SharingGroup
 from rightslice.performance.sharing import Mode
 from rightslice.spec.workload import Workload
@@ -49,13 +50,13 @@ def shared_workload(asked: Asked) -> Workload | None:
     able = [need for need in question.needs if may_share(workload, need)]
     if len(able) < 2:
         return None
-    state = State.optimistic(question, at_quantile(NormalDist().inv_cdf(1.0 - asked.risk)))
+    state = State.optimistic(question, at_quantile(start_quantile(asked)))
     pools: list[PoolSpec] = []
     groups: list[SharingGroup] = []
     for (accelerator, mode), places in sorted(shared_pools(question.market).items()):
         lone = [one for need in able if (one := lone_on(asked, state, need, accelerator, mode))]
         stable = stable_pools(places, [one.need for one in lone], question.market)
-        groups += groups_of(lone, accelerator, mode, lambda one, slower: _rate(state, one, slower), stable)
+        groups += groups_of(lone, accelerator, mode, stable)
         pools += places
     groups = list(worth_it(groups))
     if not groups:
@@ -67,18 +68,34 @@ def shared_workload(asked: Asked) -> Workload | None:
 
 
 def lone_on(asked: Asked, state: State, need: Need, accelerator: str, mode: str) -> Lone | None:
-    """The model alone on a GPU that is shared so; None where it does not fit or needs more than the whole of it."""
+    """The model alone on a GPU that is shared so; None where it does not fit or needs more than the whole of it.
+
+    It keeps the GPU busy while it has a request: 1 - exp(-rate x time of one) of the time, as in an M/G/infinity queue;
+    one request decodes for as long as many do.
+    """
     if not device(accelerator).flops:
         return None
     made = on_shared_gpu(need, device(accelerator, mode), None, asked.engines)
     if not isinstance(made, Option):
         return None
+    made = replace(made, costs=beside_others(made.costs))
     demand = state.demands[need.name]
     alone = ceiling(need, made, state.slowdown(made), None).requests_per_s if need.has_load else math.inf
     if need.has_load and demand > alone:
         return None
-    duty = demand / alone if need.has_load else 0.0
-    return Lone(need, made, tenant_of(need, made), _bytes(need, made, demand), duty)
+    tenant, slower = tenant_of(need, made), state.slowdown(made)
+    in_flight = demand * fastest_s(need, made, slower) if need.has_load else 0.0
+    budgets = [state.budgets_s[share.pipeline.name, need.name] for share in need.shares]
+    return Lone(
+        need=need,
+        option=made,
+        tenant=tenant,
+        memory_bytes=_bytes(need, made, demand),
+        requests_per_s=alone,
+        duty=demand / alone if need.has_load else 0.0,
+        busy=tenant.busy * -math.expm1(-in_flight),
+        tolerance=tolerance(need, made, min(budgets, default=None)) / slower,
+    )
 
 
 def _bytes(need: Need, option: Option, demand_per_s: float) -> float:
@@ -89,12 +106,6 @@ def _bytes(need: Need, option: Option, demand_per_s: float) -> float:
     in_flight = demand_per_s * fastest_s(need, option, 1.0) * BURST
     tokens = max(need.max_model_len, math.ceil(in_flight * need.typical_tokens))
     return own + tokens * option.memory.kv_cache_bytes / option.memory.kv_tokens
-
-
-def _rate(state: State, one: Lone, slower: float) -> float:
-    budgets = [state.budgets_s[share.pipeline.name, one.need.name] for share in one.need.shares]
-    found = ceiling(one.need, one.option, state.slowdown(one.option) * slower, min(budgets, default=None))
-    return found.requests_per_s
 
 
 def pinned(workload: Workload, together: Sequence[Together]) -> Workload:

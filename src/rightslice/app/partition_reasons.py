@@ -11,7 +11,7 @@ from rightslice.catalogue.hardware import ON_ONE_GPU, WHOLE
 from rightslice.core.plan import Deployment
 from rightslice.core.reasons import PartitionReason
 from rightslice.optimization.assemble import Fleet
-from rightslice.optimization.grouping import Lone, slowdown_beside
+from rightslice.optimization.grouping import Lone, slowdowns_beside
 from rightslice.optimization.needs import Need
 from rightslice.performance.sharing import MOST_TENANTS, mig
 
@@ -42,7 +42,7 @@ def _reason(answer: Answer, made: Fleet, need: Need, deployment: Deployment) -> 
         isolation=need.isolation,
         sm_demand=mine.tenant.sm_bound if mine else None,
         bandwidth_demand=mine.tenant.bandwidth_bound if mine and need.architecture else None,
-        duty=mine.duty if mine else 1.0,
+        duty=mine.busy if mine else 1.0,
         memory_bytes=memory,
         neighbours=neighbours,
         slowdowns=dict(_slowdowns(mine, others, deployment)) if mine else {},
@@ -66,8 +66,8 @@ def _slowdowns(mine: Lone, others: Sequence[Lone], deployment: Deployment) -> It
     if deployment.partition not in (WHOLE, *ON_ONE_GPU):
         yield deployment.partition, mig(mine.tenant, device(deployment.accelerator, deployment.partition))
     if others and len(others) < MOST_TENANTS:
-        yield "time-slicing", slowdown_beside(mine, [mine, *others], "time-slicing")
-        yield "mps", slowdown_beside(mine, [mine, *others], "mps")
+        yield "time-slicing", slowdowns_beside(mine, [mine, *others], "time-slicing")[0]
+        yield "mps", slowdowns_beside(mine, [mine, *others], "mps")[0]
 
 
 def _why(answer: Answer, need: Need, deployment: Deployment, neighbours: Sequence[str]) -> Iterator[str]:

@@ -24,12 +24,13 @@ from rightslice.app.today import read_today, with_changes
 from rightslice.app.ways_out import Retry, ways_out
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.engines import engine
-from rightslice.catalogue.platforms import default_platform
+from rightslice.catalogue.platforms import default_platform, with_operator
 from rightslice.core.calibrated import Calibrated
 from rightslice.core.documents import to_json
 from rightslice.core.errors import BadInputError, Diagnostic, RightsliceError
 from rightslice.core.files import check_folder, write_together
 from rightslice.core.plan import Plan, Rejection
+from rightslice.core.reasons import PlatformCost
 from rightslice.core.rng import checked_seed
 from rightslice.core.timeline import Timeline
 from rightslice.manifests.render import render
@@ -118,6 +119,9 @@ def plan_workload(
     plan = replace(plan, workload=loaded.plain, calibrations=measured, assumptions=(*plan.assumptions, *told))
     if today and plan.feasible:
         plan = with_changes(plan, today)
+    if plan.feasible:
+        progress("what the platform costs")
+        plan = replace(plan, platform_costs=tuple(_platform_costs(answer, architectures, asking)))
     timelines = course(answer.question, answer.found.proposal.counts) if over_time and answer.evidence else ()
     return PlanOutcome(plan, {**NO_TIMINGS, **clock.timings()}, loaded.warnings, timelines)
 
@@ -154,6 +158,28 @@ def _asked(
         shared = shared_workload(asked)
     if shared:
         yield replace(ask(shared), written=workload)
+
+
+def _platform_costs(answer: Answer, architectures: Architectures, asking: _Asking) -> Iterator[PlatformCost]:
+    """For each platform in use that cannot make every layout: what the workload costs with the GPU Operator.
+
+    Planned in full where the packing expects a saving.
+    """
+    written = answer.asked.written or answer.workload
+    for provider in sorted({offer.machine.provider for offer in answer.used}):
+        platform = answer.question.market.platform_of[provider]
+        instead = with_operator(platform)
+        if not instead:
+            continue
+        named = {**answer.asked.question.market.platform_of, provider: instead}
+        wider = written.model_copy(update={"fleet": written.fleet.model_copy(update={"platform": named})})
+        asked = list(_asked(wider, architectures, asking, _silent))
+        if min(map(least_usd_per_hour, asked)) >= least_usd_per_hour(answer.asked) * (1 - NEAR_ENOUGH):
+            continue
+        best = cheapest([decide(one, _silent) for one in asked])
+        saved = answer.monthly_usd - best.monthly_usd
+        if best.holds and saved > 0.5:
+            yield PlatformCost(provider, platform, instead, best.monthly_usd, saved)
 
 
 def _retry(architectures: Architectures, asking: _Asking) -> Retry:

@@ -12,7 +12,7 @@ from rightslice.core.calibrated import Calibrated
 from rightslice.core.changes import Changes
 from rightslice.core.engine import EngineSettings
 from rightslice.core.estimate import Estimate
-from rightslice.core.reasons import PartitionReason, Saving
+from rightslice.core.reasons import PartitionReason, PlatformCost, Saving
 from rightslice.core.replay import Trial
 from rightslice.core.slo import Slo
 
@@ -379,8 +379,8 @@ class Plan:
 
     `workload`: the document that it answers, as written, and `calibrations`: the measured times that it was made with,
     so that the plan can be simulated and explained by itself. `changes`: from what runs today, where that was given.
-    `savings`: what one more GPU of each limit is worth; `partitions`: why models run on whole GPUs, slices or shared
-    GPUs.
+    `savings`: what one more GPU of each limit is worth; `platform_costs`: what limits of platforms cost; `partitions`:
+    why models run on whole GPUs, slices or shared GPUs.
     """
 
     name: str
@@ -412,6 +412,7 @@ class Plan:
     changes: Changes | None = None
     partitions: tuple[PartitionReason, ...] = ()
     savings: tuple[Saving, ...] = ()
+    platform_costs: tuple[PlatformCost, ...] = ()
     calibrations: tuple[Calibrated, ...] = ()
     schema: str = PLAN_SCHEMA
 

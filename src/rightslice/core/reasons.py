@@ -37,6 +37,20 @@ class Saving:
 
 
 @dataclass(frozen=True, slots=True)
+class PlatformCost:
+    """What the limits of a platform cost: with `instead` of it the workload costs `monthly_usd`, so much less.
+
+    What has to be installed for `instead` pays while running it costs less than the difference.
+    """
+
+    provider: str
+    platform: str
+    instead: str
+    monthly_usd: float
+    difference_usd: float
+
+
+@dataclass(frozen=True, slots=True)
 class Flip:
     """The input whose change alone makes `rival` as cheap as the plan: `factor` on its present value.
 

@@ -6,9 +6,12 @@ The packing runs on optimistic rates; what it chooses is a proposal, to be plann
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from rightslice.catalogue.hardware import ON_ONE_GPU
 from rightslice.catalogue.platforms import platforms
@@ -25,23 +28,30 @@ from rightslice.performance.sharing import Mode, Tenant, shared
 
 @dataclass(frozen=True, slots=True)
 class Lone:
-    """One model alone on a GPU that others could use too: its profile, the bytes that it needs, the share of the time
-    in which its load keeps the GPU busy."""
+    """One model alone on a GPU that others could use too: its profile and the bytes that it needs.
+
+    `duty`: its load over the largest that it could carry (`requests_per_s`, infinite without a load); `busy`: the share
+    of the time in which it uses the GPU, which others feel; `tolerance`: times over those alone that it can bear.
+    """
 
     need: Need
     option: Option
     tenant: Tenant
     memory_bytes: float
+    requests_per_s: float
     duty: float
+    busy: float
+    tolerance: float
 
-    @property
-    def as_neighbour(self) -> Tenant:
-        """As the others feel it on average: busy for its share of the time."""
-        return Tenant(self.tenant.busy * self.duty, self.tenant.sm_bound * self.duty, 0.0)
+    def rate_beside(self, mean: float, worst: float) -> float:
+        """Requests/s with times longer by `mean`; 0 where it cannot bear times longer by `worst` in one of 20 cases."""
+        if not self.need.has_load or worst > self.tolerance:
+            return 0.0
+        return self.requests_per_s / mean
 
 
-RateBeside = Callable[[Lone, float], float]
-"""Requests/s of a model with its times longer by this factor."""
+SELDOM: Final = 0.05
+"""What happens less often than this is left to the simulation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +62,7 @@ class Together:
     models: tuple[str, ...]
 
 
-def groups_of(
-    lone: Sequence[Lone], accelerator: str, mode: Mode, rate: RateBeside, pools: Mapping[str, bool]
-) -> Iterator[SharingGroup]:
+def groups_of(lone: Sequence[Lone], accelerator: str, mode: Mode, pools: Mapping[str, bool]) -> Iterator[SharingGroup]:
     """Every legal group of different models on one GPU. `pools`: those that share it so -> whether the plan chooses who
     meets whom, as on nodes of one GPU; elsewhere any clients of the group must fit together."""
     by_name = {one.need.name: one for one in lone}
@@ -70,18 +78,29 @@ def groups_of(
         anywhere = largest * len(members) <= usable
         hosts = frozenset(key for key, chosen in pools.items() if chosen or anywhere)
         made = tuple(
-            Client(o.option.key, o.need.name, rate(o, slowdown_beside(o, members, mode)) if o.need.has_load else 0.0)
-            for o in members
+            Client(o.option.key, o.need.name, o.rate_beside(*slowdowns_beside(o, members, mode))) for o in members
         )
         if hosts and all(client.requests_per_s > 0 for client, o in zip(made, members, strict=True) if o.need.has_load):
             key = f"{accelerator} {mode} {'+'.join(client.model for client in made)}"
             yield SharingGroup(key, accelerator, mode, made, hosts)
 
 
-def slowdown_beside(one: Lone, members: Sequence[Lone], mode: Mode) -> float:
-    """Mean time of `one` over its time alone, beside the others at their loads."""
-    neighbours = [other.as_neighbour for other in members if other is not one]
-    return shared(mode, one.tenant, neighbours, 1.0 / len(members) if mode == "mps" else 1.0)
+def slowdowns_beside(one: Lone, members: Sequence[Lone], mode: Mode) -> tuple[float, float]:
+    """Time of `one` over its time alone, on average over who of the others is busy, and what 95 % stay below."""
+    others = [other for other in members if other is not one]
+    part = 1.0 / len(members) if mode == "mps" else 1.0
+    cases: list[tuple[float, float]] = []
+    for active in itertools.product((False, True), repeat=len(others)):
+        present = [other for other, runs in zip(others, active, strict=True) if runs]
+        chance = math.prod(o.busy if runs else 1.0 - o.busy for o, runs in zip(others, active, strict=True))
+        cases.append((shared(mode, one.tenant, [other.tenant for other in present], part), chance))
+    mean, left = sum(slower * chance for slower, chance in cases), 1.0
+    worst = max(slower for slower, _ in cases)
+    for slower, chance in sorted(cases):
+        left -= chance
+        if left <= SELDOM:
+            return mean, slower
+    return mean, worst
 
 
 def worth_it(groups: Sequence[SharingGroup]) -> tuple[SharingGroup, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rightslice.core.quantities import format_bytes, format_usd
-from rightslice.core.reasons import PartitionReason, Saving
+from rightslice.core.reasons import PartitionReason, PlatformCost, Saving
 from rightslice.reporting.text import figure, percent
 
 
@@ -31,3 +31,11 @@ def numbers_text(found: PartitionReason) -> str:
 def saving_text(found: Saving) -> str:
     """`one more GPU of quota:gcp/us-central1/L4 saves $120 a month`."""
     return f"one more GPU of {found.limit.partition(':')[2]} saves {format_usd(found.monthly_usd)} a month"
+
+
+def platform_text(found: PlatformCost) -> str:
+    """`gke costs $4,054 a month more than gke+operator ($8,344): …`."""
+    return (
+        f"{found.platform} costs {format_usd(found.difference_usd)} a month more than {found.instead} "
+        f"({format_usd(found.monthly_usd)}): the GPU Operator pays while running it costs less than that"
+    )
