@@ -97,12 +97,15 @@ def multimodal(config: Config, parent: Family) -> Ledger:
     """Language model, towers and projectors of one configuration."""
     text, child = text_part(config, parent)
     ledger = decoder(text, child)
+    ledger = replace(ledger, spelling=replace(ledger.spelling, nested=text is not config))
+    alone = language_model_alone((config.words("architectures") or ("",))[0])
+    return ledger if alone else _with_towers(ledger, config, parent, text, child)
+
+
+def _with_towers(ledger: Ledger, config: Config, parent: Family, text: Config, child: Family) -> Ledger:
     width = text.number("hidden", low=1)
     towers: list[Weight] = []
     notes = list(ledger.approximations)
-    spelling = replace(ledger.spelling, nested=text is not config)
-    if language_model_alone((config.words("architectures") or ("",))[0]):
-        return replace(ledger, spelling=spelling)
     if not parent.known and child.known:
         notes.append(unknown_family(parent.name))
     for key in _TOWER_KEYS:
@@ -135,7 +138,7 @@ def multimodal(config: Config, parent: Family) -> Ledger:
         notes.append(remark)
     counted = {*_COUNTED_KEYS, *(("projector_config",) if parent.trait("audio_projector") == "granite" else ())}
     notes += [f"{key}: this part is not counted" for key in config.parts() if key not in counted]
-    return replace(ledger, towers=tuple(towers), approximations=tuple(notes), spelling=spelling)
+    return replace(ledger, towers=tuple(towers), approximations=tuple(notes))
 
 
 def image_cache(config: Config, parent: Family, attention: tuple[AttentionGroup, ...]) -> list[str]:
