@@ -21,6 +21,7 @@ from rightslice.app.network import planned_network
 from rightslice.app.scenarios import draw_loads
 from rightslice.app.state import Question
 from rightslice.app.today import read_today, with_changes
+from rightslice.app.warn import change_warnings
 from rightslice.app.ways_out import Retry, ways_out
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.engines import engine
@@ -119,6 +120,7 @@ def plan_workload(
     plan = replace(plan, workload=loaded.plain, calibrations=measured, assumptions=(*plan.assumptions, *told))
     if today and plan.feasible:
         plan = with_changes(plan, today)
+        plan = replace(plan, warnings=(*plan.warnings, *change_warnings(plan)))
     if plan.feasible:
         progress("what the platform costs")
         plan = replace(plan, platform_costs=tuple(_platform_costs(answer, architectures, asking)))
