@@ -16,6 +16,7 @@ from rightslice.ui.cli import (
     catalog,
     cost,
     documents,
+    emit,
     lint,
     loadtest,
     plan,
@@ -32,6 +33,7 @@ QUESTIONS: Final = (
     ("How fast will it be?", "predict"),
     ("What should I deploy, what will it cost?", "plan"),
     ("What would happen if …?", "simulate"),
+    ("Where are its manifests?", "emit"),
     ("Is my YAML right?", "lint"),
     ("How fast is a real endpoint?", "loadtest"),
     ("What does its measurement say of the model?", "calibrate"),
@@ -73,6 +75,7 @@ def build() -> App:
     app.command(predict.predict)
     app.command(plan.plan)
     app.command(simulate.simulate)
+    app.command(emit.emit)
     app.command(lint.lint)
     app.command(loadtest.loadtest)
     app.command(calibrate.calibrate)
