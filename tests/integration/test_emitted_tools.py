@@ -179,3 +179,27 @@ def test_a_broken_tree_fails_its_check() -> None:
     broken = [check for check in verified(files) if check.passed is False]
     assert [check.what for check in broken] == ["overlays/gke/"]
     assert "nothing" in broken[0].said
+
+
+def test_mirrors_take_the_place_of_registries_and_hub(
+    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(to_json(EVERY["large-llm"]()), "utf-8")
+    mirrors = ("--registry-prefix", "registry.local:5000/ai", "--hub-endpoint", "https://hub.local")
+    assert main(["emit", str(plan), "-o", str(tmp_path / "out"), *mirrors]) == 0
+    (made,) = [
+        found
+        for found in yaml.safe_load_all((tmp_path / "out" / "all.yaml").read_text("utf-8"))
+        if found["kind"] == "Deployment"
+    ]
+    container = made["spec"]["template"]["spec"]["containers"][0]
+    assert container["image"].startswith("registry.local:5000/ai/vllm/vllm-openai:v")
+    assert {"name": "HF_ENDPOINT", "value": "https://hub.local"} in container["env"]
+    page = (tmp_path / "out" / "README.md").read_text("utf-8")
+    assert "published as `docker.io/vllm/vllm-openai:v" in page
+    assert "| weights | `meta-llama/Llama-3.3-70B-Instruct` | 141" in page
+    capsysbinary.readouterr()
+    for option, value in (("--registry-prefix", "a b\n- x"), ("--hub-endpoint", "javascript:alert(1)")):
+        assert main(["emit", str(plan), option, value]) == 2
+        assert b"error[RS0501]" in capsysbinary.readouterr()[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,11 +17,14 @@ from rightslice.core.errors import BadInputError, Diagnostic, Location
 from rightslice.core.files import check_folder, write_together
 from rightslice.core.plan import Plan
 from rightslice.kube.writer import dump
+from rightslice.manifests.mirrors import AS_PUBLISHED, Mirrors
 from rightslice.manifests.render import render
 from rightslice.spec.plan_document import load_plan
 
 LIMIT_S: Final = 120.0
 RULE_KINDS: Final = frozenset({"PrometheusRule", "Rules"})
+_PREFIX: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9._-]+)*/?")
+_ENDPOINT: Final = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._/-]*)?")
 _PACKAGES: Final = {"kubectl": "kubernetes-client", "promtool": "prometheus"}
 
 
@@ -42,12 +46,14 @@ class Emitted:
     checks: tuple[Check, ...]
 
 
-def emit(path: Path, folder: Path | None, *, verify: bool = False) -> Emitted:
+def emit(path: Path, folder: Path | None, mirrors: Mirrors = AS_PUBLISHED, *, verify: bool = False) -> Emitted:
     """Write the manifests of a plan (its file or folder) into `folder`; without one, only check them.
 
-    Raises BadInputError for an unreadable or infeasible plan, and for a folder that cannot be written.
+    Raises BadInputError for an unreadable or infeasible plan, for mirrors that are no addresses, and for a folder that
+    cannot be written.
     """
-    files = render(_feasible(load_plan(path / "plan.json" if path.is_dir() else path), path))
+    _check(mirrors)
+    files = render(_feasible(load_plan(path / "plan.json" if path.is_dir() else path), path), mirrors)
     if folder is not None:
         check_folder(folder)
     checks = tuple(verified(files)) if verify else ()
@@ -94,6 +100,18 @@ def _checked(tool: str, what: str, command: Sequence[str]) -> Check:
         return Check(tool, what, False, type(error).__name__)
     said = (done.stderr or done.stdout).strip() if done.returncode else ""
     return Check(tool, what, done.returncode == 0, said[:400])
+
+
+def _check(mirrors: Mirrors) -> None:
+    wrong = []
+    if mirrors.registry_prefix and not _PREFIX.fullmatch(mirrors.registry_prefix):
+        message = f'--registry-prefix "{mirrors.registry_prefix[:60]}" is no place for images'
+        wrong.append(Diagnostic("RS0501", message, hint="for example registry.example:5000/ai"))
+    if mirrors.hub_endpoint and not _ENDPOINT.fullmatch(mirrors.hub_endpoint):
+        message = f'--hub-endpoint "{mirrors.hub_endpoint[:60]}" is no address'
+        wrong.append(Diagnostic("RS0501", message, hint="for example https://hub.example"))
+    if wrong:
+        raise BadInputError(wrong)
 
 
 def _feasible(plan: Plan, path: Path) -> Plan:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import Final
 
-from rightslice.core.quantities import format_usd
+from rightslice.core.quantities import format_bytes, format_usd
 from rightslice.core.text import plural
 from rightslice.manifests.autoscalers import ADAPTER_VALUES, scaled_units
 from rightslice.manifests.components.choose import (
@@ -42,6 +42,8 @@ def readme(view: View) -> str:
         _files(view),
         *_before(view),
         *_steps(view),
+        "## What is downloaded",
+        _downloads(view),
         "## Why the objects look like this",
         _reasons(view),
         "## Components and overlays",
@@ -128,6 +130,22 @@ def _steps(view: View) -> list[str]:
         parts += [f"## Steps{plain(where)}", "Run them in this folder.", *steps(part, folder)]
         parts += [f"## Roll back and remove{plain(where)}", undo(part, folder)]
     return parts
+
+
+def _downloads(view: View) -> str:
+    """Images and weights, for sites without internet."""
+    rows = ["| what | from | size |", "|---|---|---|"]
+    for image in dict.fromkeys(unit.pulled_image for unit in view.units):
+        published = next(unit.image for unit in view.units if unit.pulled_image == image)
+        rows.append(f"| image | `{image}`{'' if image == published else f' (published as `{published}`)'} | |")
+    for source, size in dict.fromkeys((unit.model.source, unit.weights_bytes) for unit in view.units):
+        if source:
+            rows.append(f"| weights | `{plain(source)}` | {format_bytes(size) if size else 'not known'} |")
+    how = (
+        "Where nodes reach no registry or no hub: copy these, then `rightslice emit PLAN -o DIR --registry-prefix "
+        "registry.example/ai --hub-endpoint https://hub.example`."
+    )
+    return "\n".join([*rows, "", how])
 
 
 def _reasons(view: View) -> str:

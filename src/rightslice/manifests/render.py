@@ -20,6 +20,7 @@ from rightslice.manifests.components.choose import (
     taken,
 )
 from rightslice.manifests.evaluate import EVALUATION_FOLDER, evaluations
+from rightslice.manifests.mirrors import AS_PUBLISHED, Mirrors
 from rightslice.manifests.partitions import critical_pods_quota, mig_config_map
 from rightslice.manifests.readme import readme
 from rightslice.manifests.resolve import resolve
@@ -30,13 +31,13 @@ from rightslice.manifests.workloads import model_objects
 OPERATOR_FOLDER = "gpu-operator"
 
 
-def render(plan: Plan) -> Mapping[str, str]:
+def render(plan: Plan, mirrors: Mirrors = AS_PUBLISHED) -> Mapping[str, str]:
     """Every file below `kubernetes/` by its path there: README.md, kustomizations, objects, `all.yaml`.
 
     A plan over several clusters has one folder per cluster. Raises InfeasibleError where there is nothing to deploy and
     BadInputError with every reason why the plan cannot be written down.
     """
-    view = resolve(plan)
+    view = resolve(plan, mirrors)
     files: dict[str, str] = {"README.md": readme(view)}
     for cluster in view.clusters:
         folder = view.folder(cluster)

@@ -16,6 +16,8 @@ def emit(
     /,
     *,
     output: Annotated[Path | None, Parameter(name=("--output", "-o"), negative=())] = None,
+    registry_prefix: str = "",
+    hub_endpoint: str = "",
     verify: Flag = False,
     json: Flag = False,
 ) -> int:
@@ -27,14 +29,19 @@ def emit(
         plan.json, or its folder.
     output
         Folder for the Kustomize tree and all.yaml. Without it nothing is written.
+    registry_prefix
+        In front of every image in place of its registry: a mirror of your own.
+    hub_endpoint
+        Address of a mirror of the Hugging Face hub.
     verify
         Build every overlay with kubectl, and check the alerts with promtool.
     json
         Print one JSON document.
     """
     from rightslice.app.emitting import emit as emitted  # noqa: PLC0415 - heavy
+    from rightslice.manifests.mirrors import Mirrors  # noqa: PLC0415 - heavy
 
-    found = emitted(plan, output, verify=verify)
+    found = emitted(plan, output, Mirrors(registry_prefix, hub_endpoint), verify=verify)
     if json:
         write_json(found)
     else:
