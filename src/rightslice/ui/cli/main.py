@@ -15,6 +15,7 @@ from rightslice.ui.cli import (
     calibrate,
     catalog,
     cost,
+    diff,
     documents,
     emit,
     lint,
@@ -32,6 +33,7 @@ QUESTIONS: Final = (
     ("Does it fit, on what?", "size"),
     ("How fast will it be?", "predict"),
     ("What should I deploy, what will it cost?", "plan"),
+    ("What differs between two plans?", "diff"),
     ("What would happen if …?", "simulate"),
     ("Where are its manifests?", "emit"),
     ("Is my YAML right?", "lint"),
@@ -74,6 +76,7 @@ def build() -> App:
     app.command(size.size)
     app.command(predict.predict)
     app.command(plan.plan)
+    app.command(diff.diff)
     app.command(simulate.simulate)
     app.command(emit.emit)
     app.command(lint.lint)
