@@ -17,6 +17,7 @@ from rightslice.ui.cli import (
     cost,
     diff,
     documents,
+    emit,
     lint,
     loadtest,
     plan,
@@ -34,6 +35,7 @@ QUESTIONS: Final = (
     ("What should I deploy, what will it cost?", "plan"),
     ("What differs between two plans?", "diff"),
     ("What would happen if …?", "simulate"),
+    ("Where are its manifests?", "emit"),
     ("Is my YAML right?", "lint"),
     ("How fast is a real endpoint?", "loadtest"),
     ("What does its measurement say of the model?", "calibrate"),
@@ -76,6 +78,7 @@ def build() -> App:
     app.command(plan.plan)
     app.command(diff.diff)
     app.command(simulate.simulate)
+    app.command(emit.emit)
     app.command(lint.lint)
     app.command(loadtest.loadtest)
     app.command(calibrate.calibrate)
