@@ -12,11 +12,11 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import httpx
 import pytest
 
 from rightslice.app.calibrate import simulated
@@ -81,9 +81,11 @@ def wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
     end = time.monotonic() + START_S
     while time.monotonic() < end and process.poll() is None:
         try:
-            if httpx.get(f"{url}/health", timeout=5).status_code == 200:
+            connection = HTTPConnection(url.removeprefix("http://"), timeout=5)
+            connection.request("GET", "/health")
+            if connection.getresponse().status == 200:
                 return
-        except httpx.HTTPError:
+        except OSError:
             time.sleep(1.0)
     pytest.fail(f"the engine did not start: {log.read_text()[-2000:]}")
 
