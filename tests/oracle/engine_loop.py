@@ -12,6 +12,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
 from statistics import median
@@ -81,10 +82,10 @@ def wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
     end = time.monotonic() + START_S
     while time.monotonic() < end and process.poll() is None:
         try:
-            connection = HTTPConnection(url.removeprefix("http://"), timeout=5)
-            connection.request("GET", "/health")
-            if connection.getresponse().status == 200:
-                return
+            with closing(HTTPConnection(url.removeprefix("http://"), timeout=5)) as connection:
+                connection.request("GET", "/health")
+                if connection.getresponse().status == 200:
+                    return
         except OSError:
             time.sleep(1.0)
     pytest.fail(f"the engine did not start: {log.read_text()[-2000:]}")
@@ -97,8 +98,8 @@ def loadtest(url: str, folder: Path, *options: str) -> Any:
 
 def test_the_knee_of_a_real_engine_with_its_own_metrics(server: str, tmp_path: Path) -> None:
     shape = ("--input-tokens", "128", "--output-tokens", "64")
-    found = loadtest(server, tmp_path / "knee", "--sweep", "1,2,4,8,16,32,64", *shape)
-    assert found["knee"]["concurrency"] < 64
+    found = loadtest(server, tmp_path / "knee", "--sweep", "1,4,16,64,160", "--requests", "320", *shape)
+    assert found["knee"]["concurrency"] <= SEQUENCES
     for point in found["points"]:
         assert point["failed"] == 0
         assert point["input_tokens"] == 128 * point["completed"]
