@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rightslice.core.explanation import Explanation
@@ -49,6 +49,11 @@ def platform_text(found: PlatformCost) -> str:
     )
 
 
+def limit_texts(costs: Sequence[PlatformCost], savings: Sequence[Saving]) -> list[str]:
+    """What platforms and quotas cost, one line each."""
+    return [*map(platform_text, costs), *map(saving_text, savings)]
+
+
 def explanation_text(found: Explanation, style: Style) -> str:
     """The whole answer of `explain`."""
     canvas = Canvas(style)
@@ -59,7 +64,7 @@ def explanation_text(found: Explanation, style: Style) -> str:
         ("Where models run (times over those on a GPU alone)", [partition_row(part) for part in found.partitions]),
         (
             "What limits cost",
-            [[text] for text in (*map(platform_text, found.platform_costs), *map(saving_text, found.savings))],
+            [[text] for text in limit_texts(found.platform_costs, found.savings)],
         ),
         ("What would turn the choice", [[flip.rival, flip.text] for flip in found.flips]),
         ("Not chosen", [_rejection_row(rejection) for rejection in found.rejected[:MOST_REJECTED]]),
