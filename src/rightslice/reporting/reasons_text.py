@@ -10,7 +10,7 @@ from rightslice.core.plan import Rejection
 from rightslice.core.quantities import format_bytes, format_usd
 from rightslice.core.reasons import PartitionReason, PlatformCost, Saving
 from rightslice.reporting.canvas import Canvas, Style
-from rightslice.reporting.text import figure, percent
+from rightslice.reporting.text import figure, percent, priced_text
 
 MOST_REJECTED: Final = 12
 
@@ -83,8 +83,10 @@ def explanation_text(found: Explanation, style: Style) -> str:
 
 
 def _headlines(found: Explanation) -> Iterator[list[str]]:
-    if found.monthly_usd:
-        yield ["COST", f"{format_usd(found.monthly_usd.value)} a month"]
+    cost = found.monthly_usd
+    if cost:
+        told = (f"{format_usd(cost.value)} a month", priced_text(cost.price_date, cost.quality))
+        yield ["COST", ", ".join(filter(None, told))]
     if found.bound:
         gap = f"this one is {percent(found.bound.gap)} above" if found.bound.gap > 0 else "this one is as cheap"
         yield ["BOUND", f"no plan costs less than {format_usd(found.bound.monthly_usd)}; {gap}"]
