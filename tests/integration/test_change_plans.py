@@ -62,6 +62,10 @@ def test_more_users_change_fewer_gpus_than_planning_afresh(
     assert found["held"]["monthly_usd"]["new"] <= found["fresh"]["monthly_usd"]["new"] * 1.001
     planned = json.loads((tmp_path / "held" / "plan.json").read_text())["changes"]
     assert planned == found["held"]["changes"]
+    page = (tmp_path / "held" / "report.html").read_text()
+    assert "From what runs now" in page
+    assert "Why there" in page
+    assert "From what runs now" not in (tmp_path / "fresh" / "report.html").read_text()
 
 
 def test_a_layout_file_is_a_start_as_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

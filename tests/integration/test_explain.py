@@ -83,6 +83,16 @@ def test_the_text_names_cost_bound_and_what_turns_it(folders: dict[str, Path], c
         assert words in shown
 
 
+def test_a_plan_that_is_none_says_what_binds(tmp_path: Path, capsys: Run) -> None:
+    text = (EXAMPLES / "gemma-27b-chat.yaml").read_text().replace("ttft_p95: 2s", "ttft_p95: 60ms")
+    (tmp_path / "slow.yaml").write_text(text)
+    assert main(["plan", str(tmp_path / "slow.yaml"), "-o", str(tmp_path), "--quiet"]) == 1
+    found = explained(tmp_path, capsys)
+    assert "ttft_p95" in found["notes"][0]
+    assert found["planned_usd"] is None
+    assert found["rejected"]
+
+
 def test_what_is_no_plan_is_refused(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text("{}")
     assert main(["explain", str(tmp_path)]) == 2

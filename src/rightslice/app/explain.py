@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from rightslice.app.answer import Answer
 from rightslice.app.day import day_gpu_hours
 from rightslice.app.partition_reasons import partition_reasons
 from rightslice.app.rating import rate_at_slo, unreachable
+from rightslice.app.spares import spare_prices, without_spare_usd
 from rightslice.app.splits import other_splits
 from rightslice.app.warn import requests_to_make, warnings
 from rightslice.catalogue.accelerators import accelerators
@@ -21,7 +21,7 @@ from rightslice.optimization.assemble import Fleet, fleet, planned_models, plann
 from rightslice.optimization.costing import TokenPrice, monthly_cost, token_prices
 from rightslice.optimization.evidence import Evidence
 from rightslice.optimization.needs import Need
-from rightslice.optimization.propose import propose, repack
+from rightslice.optimization.propose import repack
 from rightslice.spec.workload import Workload
 
 RANK = (
@@ -48,7 +48,7 @@ def plan_document(answer: Answer, evidence: Evidence) -> Plan:
     cost = monthly_cost(proposal, answer.workload.hours)
     prices = token_prices(question.needs, made.pools, made.placements, made.deployments, question.options)
     binding = _over_budget(answer.workload, cost, prices) or _too_risky(answer, evidence)
-    tightest = evidence.binding
+    tightest, spares = evidence.binding, spare_prices(answer)
     return Plan(
         name=answer.workload.metadata.name,
         feasible=binding is None,
@@ -72,11 +72,12 @@ def plan_document(answer: Answer, evidence: Evidence) -> Plan:
         rejected=_rejected(answer, made),
         alternatives=answer.alternatives,
         requests_to_make=requests_to_make(answer.workload, made),
-        warnings=warnings(answer.workload, question, made, _without_spare(answer)),
+        warnings=warnings(answer.workload, question, made, without_spare_usd(answer), spares),
         assumptions=_assumptions(answer),
         binding=binding,
         partitions=partition_reasons(answer, made),
         savings=_savings(answer),
+        spares=spares,
     )
 
 
@@ -262,18 +263,6 @@ def _baseline(answer: Answer, cost: MonthlyCost) -> Baseline | None:
     if not proposal.feasible or value <= cost.value:
         return None
     return Baseline(value, "the same replicas, each on whole GPUs of its own")
-
-
-def _without_spare(answer: Answer) -> float | None:
-    """USD a month saved by running without the spare replica; None where there is none."""
-    if not any(need.spare for need in answer.question.needs):
-        return None
-    bare = tuple(replace(need, spare=False, min_replicas=1) for need in answer.question.needs)
-    state, question = answer.found.state, answer.question
-    proposal = propose(bare, tuple(question.options.values()), state.rates, state.demands, question.market)
-    if not proposal.feasible:
-        return None
-    return answer.monthly_usd - proposal.packing.usd_per_hour * answer.hours
 
 
 def _rejected(answer: Answer, made: Fleet) -> tuple[Rejection, ...]:

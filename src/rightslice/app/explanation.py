@@ -41,7 +41,7 @@ def explain_plan(
         platform_costs=plan.platform_costs,
         rejected=_about(plan, why_not) if why_not else plan.rejected,
         flips=(),
-        notes=(),
+        notes=(plan.binding.what, *plan.binding.ways_out) if plan.binding else (),
     )
     if why_not or not plan.feasible or plan.workload is None:
         return found

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rightslice.app.network import planned_network
+from rightslice.app.spares import spares_text
 from rightslice.app.state import Question
 from rightslice.catalogue.accuracy import weight_risk
 from rightslice.catalogue.hardware import ON_ONE_GPU, WHOLE
@@ -13,6 +14,7 @@ from rightslice.catalogue.platforms import platforms
 from rightslice.core.engine import DTYPE_BITS
 from rightslice.core.plan import Plan, PlanWarning, Request
 from rightslice.core.quantities import format_seconds, format_usd
+from rightslice.core.reasons import SparePrice
 from rightslice.core.text import plural
 from rightslice.optimization.assemble import Fleet
 from rightslice.optimization.needs import Need
@@ -46,7 +48,11 @@ def requests_to_make(workload: Workload, made: Fleet) -> tuple[Request, ...]:
 
 
 def warnings(
-    workload: Workload, question: Question, made: Fleet, spare_saving_usd: float | None
+    workload: Workload,
+    question: Question,
+    made: Fleet,
+    spare_saving_usd: float | None,
+    spares: Sequence[SparePrice] = (),
 ) -> tuple[PlanWarning, ...]:
     """Availability, prices, predictions, quality, and what this version does not model."""
     found: list[PlanWarning] = []
@@ -61,7 +67,8 @@ def warnings(
     found += layout_warnings(made)
     if spare_saving_usd is not None and spare_saving_usd > 0:
         saved = format_usd(spare_saving_usd)
-        found.append(PlanWarning("RS5004", "spare replicas", f"N + 1 costs {saved} a month; min_replicas: 1 drops it"))
+        text = f"N + 1 costs {saved} a month{spares_text(spares)}; min_replicas: 1 drops it"
+        found.append(PlanWarning("RS5004", "spare replicas", text))
     found += _network(workload)
     found += _prices(made)
     if workload.hours == "office":

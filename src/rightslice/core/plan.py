@@ -12,7 +12,7 @@ from rightslice.core.calibrated import Calibrated
 from rightslice.core.changes import Changes
 from rightslice.core.engine import EngineSettings
 from rightslice.core.estimate import Estimate
-from rightslice.core.reasons import PartitionReason, PlatformCost, Saving
+from rightslice.core.reasons import PartitionReason, PlatformCost, Saving, SparePrice
 from rightslice.core.replay import Trial
 from rightslice.core.slo import Slo
 
@@ -380,7 +380,7 @@ class Plan:
     `workload`: the document that it answers, as written, and `calibrations`: the measured times that it was made with,
     so that the plan can be simulated and explained by itself. `changes`: from what runs today, where that was given.
     `savings`: what one more GPU of each limit is worth; `platform_costs`: what limits of platforms cost; `partitions`:
-    why models run on whole GPUs, slices or shared GPUs.
+    why models run on whole GPUs, slices or shared GPUs; `spares`: what it costs to outlive a replica and a node.
     """
 
     name: str
@@ -413,6 +413,7 @@ class Plan:
     partitions: tuple[PartitionReason, ...] = ()
     savings: tuple[Saving, ...] = ()
     platform_costs: tuple[PlatformCost, ...] = ()
+    spares: tuple[SparePrice, ...] = ()
     calibrations: tuple[Calibrated, ...] = ()
     schema: str = PLAN_SCHEMA
 

@@ -37,6 +37,16 @@ class Saving:
 
 
 @dataclass(frozen=True, slots=True)
+class SparePrice:
+    """What it costs a month that a model outlives the loss of a replica (`replica_usd`), and of a node with all that is
+    on it (`node_usd` more), by the packing at the plan's rates."""
+
+    model: str
+    replica_usd: float
+    node_usd: float
+
+
+@dataclass(frozen=True, slots=True)
 class PlatformCost:
     """What the limits of a platform cost: with `instead` of it the workload costs `monthly_usd`, so much less.
 

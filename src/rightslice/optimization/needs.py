@@ -66,7 +66,7 @@ class LengthSample:
 class Need:
     """One model as it must be served. Token means are weighted by rate; rates are requests/s of its own classes.
 
-    `calibrated`: measured times of it.
+    `calibrated`: measured times of it. `apart`: with a spare its replicas are on two nodes at least.
     """
 
     model: Model
@@ -84,6 +84,7 @@ class Need:
     isolation: str
     assumptions: tuple[str, ...]
     calibrated: tuple[Calibrated, ...] = ()
+    apart: bool = True
 
     @property
     def name(self) -> str:

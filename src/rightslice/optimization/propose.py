@@ -164,7 +164,7 @@ def _current(market: Market, pools: Sequence[PoolSpec], offer_of: Mapping[str, O
 
 
 def _min_nodes(need: Need) -> int:
-    return 2 if need.spare else 1
+    return 2 if need.spare and need.apart else 1
 
 
 def hosts_of(needs: Sequence[Need], offer_of: Mapping[str, Offer]) -> dict[str, frozenset[str] | None]:

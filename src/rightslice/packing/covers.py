@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from rightslice.packing.model import Model
+from rightslice.packing.columns import Model
 from rightslice.packing.problem import Demand, OptionSpec, Problem
 from rightslice.packing.solver import INFINITY, Program, relaxation
 

@@ -16,16 +16,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rightslice.catalogue.hardware import WHOLE
+from rightslice.packing.columns import Block, Model
 from rightslice.packing.model_groups import Tenant, change_rows, levels, replicas_alone, tenancies
+from rightslice.packing.patterns import is_chain, node_patterns
 from rightslice.packing.problem import Demand, OptionSpec, PoolSpec, Problem
-from rightslice.packing.solver import INFINITY, Builder, Program
+from rightslice.packing.solver import INFINITY, Builder
 
 TIE_PER_NODE = 1.0
 TIE_PER_SLICED_GPU = 1.0 / 64.0
@@ -33,89 +33,6 @@ TIE_PER_REPLICA = 1.0 / 4096.0
 """Second objective among equally cheap packings: fewer nodes, then fewer GPUs in MIG mode, then earlier options."""
 
 Term = tuple[int, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Nodes of one pool that are counted together; at most `spread` of them count towards `min_nodes`."""
-
-    pool: PoolSpec
-    max_nodes: int | None
-    spread: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """The program and the meaning of its columns; `excess` are the limits' overruns of an elastic model.
-
-    `models`: option -> model. `resources`: the rows that make replicas take up GPUs, slices and places in nodes.
-    `changes`: the columns that count GPUs cut anew.
-    """
-
-    program: Program
-    tie_cost: NDArray[np.float64]
-    blocks: tuple[Block, ...]
-    nodes: tuple[int, ...]
-    layouts: Mapping[tuple[int, str], int]
-    replicas: Mapping[tuple[int, str], int]
-    groups: Mapping[tuple[int, str], int]
-    excess: Mapping[str, int]
-    models: Mapping[str, str]
-    resources: tuple[int, ...]
-    changes: tuple[int, ...]
-
-    @property
-    def money(self) -> NDArray[np.float64]:
-        """The prices alone, without what changes cost."""
-        money = self.program.cost.copy()
-        money[list(self.changes)] = 0.0
-        return money
-
-    def start(self, other: Model, values: NDArray[np.float64]) -> dict[int, float]:
-        """The counts of a solution of `other`, whose blocks are some of ours, as columns of this model."""
-        if other is self:
-            return dict(enumerate(values.tolist()))
-        mine = {block.pool.key: index for index, block in enumerate(self.blocks)}
-        index = [mine[block.pool.key] for block in other.blocks]
-        known = {self.nodes[index[b]]: values[column] for b, column in enumerate(other.nodes)}
-        known |= {self.layouts[index[b], name]: values[column] for (b, name), column in other.layouts.items()}
-        known |= {self.replicas[index[b], key]: values[column] for (b, key), column in other.replicas.items()}
-        known |= {self.groups[index[b], key]: values[column] for (b, key), column in other.groups.items()}
-        return {column: float(value) for column, value in known.items()}
-
-    def unused(self, start: Mapping[int, float]) -> list[int]:
-        """Columns of accelerators without nodes in `start`, of models where they do not run, of groups not in use."""
-        kind = [block.pool.accelerator for block in self.blocks]
-        used = {column for column, value in start.items() if value > 0.5}
-        pairs = {(kind[b], self.models[key]) for (b, key), column in self.replicas.items() if column in used}
-        bought = {kind[b] for b, column in enumerate(self.nodes) if column in used}
-        idle = [column for b, column in enumerate(self.nodes) if kind[b] not in bought]
-        idle += [column for (b, _), column in self.layouts.items() if kind[b] not in bought]
-        idle += [column for column in self.groups.values() if column not in used]
-        return idle + [c for (b, key), c in self.replicas.items() if (kind[b], self.models[key]) not in pairs]
-
-
-def is_chain(sizes: Iterable[int], capacity: int) -> bool:
-    """Whether each size divides the next and the last divides `capacity`: then only the sum decides what fits."""
-    ordered = [*sorted(set(sizes)), capacity]
-    return all(larger % smaller == 0 for smaller, larger in itertools.pairwise(ordered))
-
-
-def node_patterns(sizes: Sequence[int], capacity: int) -> tuple[tuple[int, ...], ...]:
-    """Every maximal way to put replicas of `sizes` GPUs into one node, as counts per size."""
-    found: list[tuple[int, ...]] = []
-
-    def extend(chosen: tuple[int, ...], room: int) -> None:
-        index = len(chosen)
-        if index == len(sizes):
-            if room < min(sizes):
-                found.append(chosen)
-            return
-        for count in range(room // sizes[index], -1, -1):
-            extend((*chosen, count), room - count * sizes[index])
-
-    extend((), capacity)
-    return tuple(found)
 
 
 def build(problem: Problem, blocks: Sequence[Block], *, elastic: bool = False, relaxed: bool = False) -> Model:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from rightslice.catalogue.hardware import WHOLE
 from rightslice.core.errors import RightsliceError
-from rightslice.packing.model import is_chain, node_patterns
 from rightslice.packing.packing import NodeGroup, Packing
+from rightslice.packing.patterns import is_chain, node_patterns
 from rightslice.packing.problem import GpuLayout, OptionSpec, Problem
 from rightslice.packing.solver import Builder, solve
 

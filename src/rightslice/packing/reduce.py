@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rightslice.catalogue.hardware import WHOLE
-from rightslice.packing.model import is_chain
 from rightslice.packing.model_groups import replicas_alone
+from rightslice.packing.patterns import is_chain
 from rightslice.packing.problem import Demand, GpuLayout, OptionSpec, PoolSpec, Problem
 from rightslice.packing.reduce_groups import cheapest_shared_pools, useful_groups
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rightslice.packing.model import Block, Model, build
+from rightslice.packing.columns import Block, Model
+from rightslice.packing.model import build
 from rightslice.packing.problem import Problem
 from rightslice.packing.solver import sifted
 

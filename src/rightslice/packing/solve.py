@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from rightslice.catalogue.hardware import WHOLE
 from rightslice.packing import solver
 from rightslice.packing.changes import changed_gpus
+from rightslice.packing.columns import Block, Model
 from rightslice.packing.covers import with_covers
 from rightslice.packing.first_fit import first_fit
-from rightslice.packing.model import Block, Model, build
+from rightslice.packing.model import build
 from rightslice.packing.packing import NodeGroup, Packing
 from rightslice.packing.place import node_spread, place
 from rightslice.packing.problem import Demand, PoolSpec, Problem

@@ -30,19 +30,23 @@ def summary_text(changes: Changes) -> str:
 
 
 def write_changes(canvas: Canvas, changes: Changes) -> None:
-    """The summary and the steps in their order; equal neighbours together."""
+    """The summary and the steps in their order."""
     canvas.line(summary_text(changes), indent=2)
+    rows = change_rows(changes)
+    if rows:
+        canvas.rows(rows[:_MOST_STEPS], indent=4)
+    if len(rows) > _MOST_STEPS:
+        canvas.line((f"… and {len(rows) - _MOST_STEPS} more in the plan document", "dim"), indent=4)
+
+
+def change_rows(changes: Changes) -> list[list[str]]:
+    """Number, what to do, to which nodes, and what that means; equal neighbours together."""
     rows = []
     for number, (_, group) in enumerate(groupby(changes.steps, key=_alike), start=1):
         steps = list(group)
-        if number > _MOST_STEPS:
-            break
         names = ", ".join(_name(step) for step in steps if step.node) or f"{len(steps)} × {steps[0].machine_type}"
         rows.append([f"{number}.", _VERBS[steps[0].action], names, _detail(steps[0])])
-    canvas.rows(rows, indent=4)
-    shown = sum(1 for _ in groupby(changes.steps, key=_alike))
-    if shown > _MOST_STEPS:
-        canvas.line((f"… and {shown - _MOST_STEPS} more in the plan document", "dim"), indent=4)
+    return rows
 
 
 def _alike(step: ChangeStep) -> object:

@@ -21,8 +21,10 @@ from rightslice.loadtesting.dialects import SOUND
 from rightslice.loadtesting.results import LoadTest
 from rightslice.reporting import loadtest_page, page, replay_page, summary, svg, trials_page
 from rightslice.reporting.autoscaling_text import scaled_day_text, scaling_rows, trial_rows
+from rightslice.reporting.changes_text import change_rows, summary_text
 from rightslice.reporting.course import run_views
 from rightslice.reporting.loadtest_text import findings
+from rightslice.reporting.reasons_text import limit_texts, partition_row
 from rightslice.reporting.replay_words import unmeasured_text, verdict_text
 from rightslice.reporting.text import figure, percent, priced_text
 
@@ -67,6 +69,10 @@ def plan_html(plan: Plan, timelines: Sequence[Timeline] = ()) -> str:
         scaling=scaling_rows(plan),
         scaled_day=scaled_day_text(plan),
         trials=trial_rows(plan),
+        partitions=[partition_row(found) for found in plan.partitions if found.partition != "whole"],
+        limits=limit_texts(plan.platform_costs, plan.savings),
+        changed=summary_text(plan.changes) if plan.changes else "",
+        changes=change_rows(plan.changes) if plan.changes else [],
         usd=format_usd,
         runs=run_views(timelines),
         part=next((percent(timeline.share, 0) for timeline in timelines if timeline.share < 1.0), ""),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rightslice.core.explanation import Explanation
@@ -10,7 +10,7 @@ from rightslice.core.plan import Rejection
 from rightslice.core.quantities import format_bytes, format_usd
 from rightslice.core.reasons import PartitionReason, PlatformCost, Saving
 from rightslice.reporting.canvas import Canvas, Style
-from rightslice.reporting.text import figure, percent
+from rightslice.reporting.text import figure, percent, priced_text
 
 MOST_REJECTED: Final = 12
 
@@ -49,6 +49,11 @@ def platform_text(found: PlatformCost) -> str:
     )
 
 
+def limit_texts(costs: Sequence[PlatformCost], savings: Sequence[Saving]) -> list[str]:
+    """What platforms and quotas cost, one line each."""
+    return [*map(platform_text, costs), *map(saving_text, savings)]
+
+
 def explanation_text(found: Explanation, style: Style) -> str:
     """The whole answer of `explain`."""
     canvas = Canvas(style)
@@ -59,7 +64,7 @@ def explanation_text(found: Explanation, style: Style) -> str:
         ("Where models run (times over those on a GPU alone)", [partition_row(part) for part in found.partitions]),
         (
             "What limits cost",
-            [[text] for text in (*map(platform_text, found.platform_costs), *map(saving_text, found.savings))],
+            [[text] for text in limit_texts(found.platform_costs, found.savings)],
         ),
         ("What would turn the choice", [[flip.rival, flip.text] for flip in found.flips]),
         ("Not chosen", [_rejection_row(rejection) for rejection in found.rejected[:MOST_REJECTED]]),
@@ -78,8 +83,10 @@ def explanation_text(found: Explanation, style: Style) -> str:
 
 
 def _headlines(found: Explanation) -> Iterator[list[str]]:
-    if found.monthly_usd:
-        yield ["COST", f"{format_usd(found.monthly_usd.value)} a month"]
+    cost = found.monthly_usd
+    if cost:
+        told = (f"{format_usd(cost.value)} a month", priced_text(cost.price_date, cost.quality))
+        yield ["COST", ", ".join(filter(None, told))]
     if found.bound:
         gap = f"this one is {percent(found.bound.gap)} above" if found.bound.gap > 0 else "this one is as cheap"
         yield ["BOUND", f"no plan costs less than {format_usd(found.bound.monthly_usd)}; {gap}"]

@@ -126,7 +126,11 @@ def pool_text(pool: Pool) -> str:
     """`2 × a2-ultragpu-1g (A100-SXM-80GB), gcp us-central1, on demand`."""
     gpus = f"{pool.gpus_per_node} × " if pool.gpus_per_node > 1 else ""
     place = " ".join(dict.fromkeys(filter(None, (pool.provider, pool.region))))
-    return f"{pool.nodes} × {pool.machine_type} ({gpus}{pool.accelerator}), {place}, {purchase_text(pool.purchase)}"
+    shared = f", shared by {pool.sharing}" if pool.sharing in _SHARED_MEMORY else ""
+    return (
+        f"{pool.nodes} × {pool.machine_type} ({gpus}{pool.accelerator}{shared}), {place}, "
+        f"{purchase_text(pool.purchase)}"
+    )
 
 
 def cost_text(plan: Plan) -> str:

@@ -12,7 +12,7 @@ from rightslice.reporting.autoscaling_text import scaled_day_text, scaling_rows
 from rightslice.reporting.bars import Bar, bar_lines
 from rightslice.reporting.canvas import Canvas, Cell, Column, Style
 from rightslice.reporting.changes_text import write_changes
-from rightslice.reporting.reasons_text import partition_row, platform_text, saving_text
+from rightslice.reporting.reasons_text import limit_texts, partition_row
 from rightslice.reporting.summary import (
     GpuGroup,
     attainment_text,
@@ -194,7 +194,7 @@ def _partitions(canvas: Canvas, plan: Plan) -> None:
     if parts:
         _heading(canvas, "Why slices or shared GPUs (times over those on a GPU alone)")
         canvas.rows([partition_row(found) for found in parts], indent=4)
-    limits = [*map(platform_text, plan.platform_costs), *map(saving_text, plan.savings)]
+    limits = limit_texts(plan.platform_costs, plan.savings)
     if limits:
         _heading(canvas, "What limits cost")
         canvas.rows([[text] for text in limits], indent=4)

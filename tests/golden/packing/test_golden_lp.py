@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from packing_helpers import MENU, option, pool
-from rightslice.packing.model import Block, build
+from rightslice.packing.columns import Block
+from rightslice.packing.model import build
 from rightslice.packing.problem import Demand, Problem
 from rightslice.packing.solver import write_lp
 

@@ -7,8 +7,9 @@ import dataclasses
 import pytest
 
 from packing_helpers import HALVES, MENU, SEVEN, WHOLE_GPU, check, option, pool
+from rightslice.packing.columns import Block
 from rightslice.packing.covers import with_covers
-from rightslice.packing.model import Block, build
+from rightslice.packing.model import build
 from rightslice.packing.place import node_spread, place
 from rightslice.packing.problem import Demand, GpuLayout, OptionSpec, Problem
 from rightslice.packing.reduce import cheapest_homes, reduce
