@@ -83,6 +83,13 @@ def suspicion(row: Row) -> str:
         return "first tokens take ten times as long as on the same servers with expert parallelism"
     if of[:3] == ("inferencex", "vllm", "gpt-oss-120b") and row["concurrency_or_batch"] == "512":
         return "first tokens take 20 to 460 s at 5 to 15 ms per further one: far fewer than 512 were served at once"
+    if of[:3] == ("inferencex", "tensorrt-llm", "DeepSeek-R1") and row["engine_version"] == "1.2.0rc6.post3":
+        return "tokens come 1.4 to 2 times as fast as from 1.2.0rc6.post2 on the same servers: several a step (drafts)"
+    if of[1:] == ("sglang", "Qwen3.5-397B-A17B", "fp8") and (row["tp"], row["ep"]) in (("4", ""), ("4", "1")):
+        if row["engine_version"].startswith("0.5.9"):
+            return "four GPUs give tokens faster than eight, but first tokens later: several tokens a step (drafts)"
+    if of[:3] == ("aiconfigurator", "vllm", "Qwen3-235B-A22B") and row["hw"] == "H200-SXM-141GB":
+        return "52 ms a token on two GPUs, 35 on four, at 4 to 20 requests of 1,000 to 8,000 tokens: not the model's work"
     if row["engine"] == "1cat-vllm":
         return "1.2 s per token, 35 times what the memory of the card explains"
     if of[0] == "accelmark" and row["model"] == "Qwen2.5-0.5B" and row["load"] != "burst":

@@ -146,7 +146,7 @@ def deployment_of(row: Row) -> Deployment:
     settings = replace(
         settings,
         memory_fraction=usual.memory_fraction,
-        max_num_seqs=usual.max_num_seqs,
+        max_num_seqs=harnesses.stated(row, "max_num_seqs", usual.max_num_seqs),
         max_num_batched_tokens=harnesses.batched_tokens(row, name, usual.max_num_batched_tokens),
         block_size_tokens=usual.block_size_tokens,
     )
@@ -163,6 +163,7 @@ def load_of(row: Row) -> Load:
     common = Load(
         kind,  # type: ignore[arg-type]
         shortest_share=harnesses.shortest_share(row),
+        cached_tokens=harnesses.cached_tokens(row),
         waiting_steps=harnesses.waiting_steps(row, *_engine(row)),
     )
     if kind == "open":
