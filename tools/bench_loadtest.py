@@ -14,8 +14,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rightslice.adapters.endpoint import Target, new_event_loop, play
-from rightslice.loadtesting.dialects import Wanted
+from rightslice.adapters.endpoint import Sending, new_event_loop, play
+from rightslice.adapters.exchanging import Target
+from rightslice.loadtesting.dialects import Prompt, Wanted
 from rightslice.loadtesting.schedule import ClosedLoop, Limits
 
 TOKENS = 200
@@ -43,11 +44,13 @@ def run(streams: int, rounds: int, url: str) -> None:
     """One closed loop; prints tokens, CPU seconds of the run and of the whole process, peak memory in MB."""
     played = new_event_loop().run_until_complete(
         play(
-            Target(url),
-            Wanted("chat", "stub", TOKENS),
-            ClosedLoop(streams),
-            Limits(streams * rounds),
-            prompt=lambda _: "a b c",
+            Sending(
+                Target(url),
+                Wanted("chat", "stub"),
+                ClosedLoop(streams),
+                Limits(streams * rounds),
+                lambda _: Prompt("a b c", TOKENS),
+            )
         )
     )
     usage = resource.getrusage(resource.RUSAGE_SELF)

@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     from rightslice.memory.sizing import SizeReport
 
 
-def plan(workload: str | Path, *, seed: int = 0, risk: float = 0.05) -> Plan:
+def plan(workload: str | Path, *, seed: int = 0, risk: float = 0.05, calibration: str | Path | None = None) -> Plan:
     """The cheapest deployment of a workload file whose simulation keeps the objectives.
 
     `risk` is the accepted probability, over prediction error, that an objective fails. An infeasible workload returns
-    a plan with `feasible` False and `binding` set. Raises BadInputError for a bad file.
+    a plan with `feasible` False and `binding` set. `calibration`: a file of measured times. Raises BadInputError for a
+    bad file.
     """
-    return plan_scaled(Path(workload), seed=seed, risk=risk).plan
+    measured = [Path(calibration)] if calibration is not None else []
+    return plan_scaled(Path(workload), seed=seed, risk=risk, calibrations=measured).plan
 
 
 def lint(*paths: str | Path, accelerator: str = "") -> LintReport:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import signal
 import ssl
 import subprocess
@@ -19,10 +20,12 @@ from typing import Any
 import numpy as np
 import pytest
 import trustme
+import yaml
 
-from rightslice.adapters.endpoint import Run, Target, new_event_loop, play
+from rightslice.adapters.endpoint import Run, Sending, new_event_loop, play
+from rightslice.adapters.exchanging import Target
 from rightslice.adapters.stub import Behaviour, Stub, serve
-from rightslice.loadtesting.dialects import Wanted
+from rightslice.loadtesting.dialects import Prompt, Wanted
 from rightslice.loadtesting.schedule import ClosedLoop, Limits, Load, OpenLoop
 from rightslice.ui.cli.main import main
 
@@ -57,11 +60,11 @@ def played(
     intended_s: tuple[float, ...] = (),
 ) -> Run:
     target = Target(url, timeout_s=timeout_s)
-    wanted = Wanted(api, "stub", tokens, stream)
+    wanted = Wanted(api, "stub", stream)
     loop = new_event_loop()
     try:
         return loop.run_until_complete(
-            play(target, wanted, load, Limits(requests), prompt=lambda _: "a b c", intended_s=intended_s)
+            play(Sending(target, wanted, load, Limits(requests), lambda _: Prompt("a b c", tokens), intended_s))
         )
     finally:
         loop.close()
@@ -177,8 +180,8 @@ def test_tls_is_refused_unless_it_is_trusted_or_asked_for() -> None:
     with served(FAST, context) as (url, _):
         assert {e.error for e in played(url, ClosedLoop(1), 1).exchanges} == {"tls"}
         loop = new_event_loop()
-        target, wanted = Target(url, verify_tls=False), Wanted("chat", "stub", 4)
-        run = loop.run_until_complete(play(target, wanted, ClosedLoop(1), Limits(2), prompt=lambda _: "a"))
+        target, wanted = Target(url, verify_tls=False), Wanted("chat", "stub")
+        run = loop.run_until_complete(play(Sending(target, wanted, ClosedLoop(1), Limits(2), lambda _: Prompt("a", 4))))
         loop.close()
         assert [e.error for e in run.exchanges] == ["", ""]
 
@@ -201,6 +204,10 @@ def test_the_command_finds_the_knee_of_a_server_with_slots(
     assert [p["concurrency"] for p in found["points"]] == sorted(p["concurrency"] for p in found["points"])
     assert {p["input_tokens"] // p["completed"] for p in found["points"]} == {100}
     assert json.loads((tmp_path / "out" / "loadtest.json").read_text("utf-8")) == found
+    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert "Knee at" in page
+    assert "<script" not in page
+    assert page.count("<circle") == 7 * len(found["points"])  # speed, and p50 and p95 of three latencies
     rows = (tmp_path / "out" / "requests.csv").read_text("utf-8").splitlines()
     assert len(rows) > sum(p["requests"] for p in found["points"])
 
@@ -317,3 +324,184 @@ def test_the_key_reaches_the_server_and_nothing_else(
     assert code == 0
     written = "".join(path.read_text("utf-8") for path in tmp_path.iterdir())
     assert "sk-very-secret" not in out + err + written
+
+
+@pytest.mark.parametrize("api", ["transcriptions", "speech"])
+def test_sound_is_measured_in_its_seconds(capsysbinary: pytest.CaptureFixture[bytes], api: str) -> None:
+    """Ten seconds of sound go there and twenty words become two seconds of speech, a piece every 5 ms."""
+    arguments = ("--model", "m", "--api", api, "--sweep", "2", "--requests", "6", "--input-tokens", "20")
+    with served(FAST) as (url, _):
+        code, out, _ = answered(capsysbinary, url, *arguments, "--no-self-check", "--json")
+    point = json.loads(out)["points"][0]
+    assert (code, point["completed"], point["failed"]) == (0, 4, 0)
+    assert point["audio_s"] == pytest.approx(4 * (10.0 if api == "transcriptions" else 2.0))
+    assert 0.0 < point["rtfx"] <= 2 * (10.0 / 0.05 if api == "transcriptions" else 2.0 / 0.145) * 1.5
+    if api == "speech":
+        assert 45.0 < point["ttft_ms"]["p50"] < point["e2e_ms"]["p50"]
+        assert point["e2e_ms"]["p50"] > 140.0
+
+
+def test_a_recording_must_be_sound(capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> None:
+    song = tmp_path / "song.mp3"
+    song.write_bytes(b"ID3" + bytes(100))
+    code, _, err = answered(capsysbinary, "http://127.0.0.1:9", "--api", "transcriptions", "--audio", str(song))
+    assert code == 2
+    assert "no WAV file" in err
+
+
+def test_a_trace_is_replayed_with_its_times_lengths_and_shared_blocks(
+    capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path
+) -> None:
+    rows = [
+        {"timestamp": 1000 * i, "input_length": 1024 + 10 * i, "output_length": 2 + i, "hash_ids": [0, 10 * i + 1]}
+        for i in range(5)
+    ]
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    arguments = ("--model", "m", "--trace", str(trace), "--speed", "10", "--no-self-check", "--json")
+    with served(Behaviour(0.01, 0.001)) as (url, stub):
+        code, out, _ = answered(capsysbinary, url, *arguments)
+    point = json.loads(out)["points"][0]
+    assert (code, point["completed"]) == (0, 5)
+    assert point["rate"] == pytest.approx(10.0)
+    assert point["output_tokens"] == sum(row["output_length"] for row in rows)  # type: ignore[misc]
+    assert point["input_tokens"] == sum(row["input_length"] for row in rows)  # type: ignore[misc]
+    texts = [text.split() for text in list(stub.prompts)[-5:]]
+    assert all(text[:500] == texts[0][:500] for text in texts)
+    assert texts[0][520:] != texts[1][520:]
+
+
+def test_prompts_of_the_users_own(capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    lines = [{"prompt": "one two three"}, {"messages": [{"role": "user", "content": "four"}], "output_tokens": 3}]
+    file.write_text("\n".join(json.dumps(line) for line in lines), "utf-8")
+    arguments = ("--model", "m", "--prompts", str(file), "--requests", "4", "--output-tokens", "7", "--no-self-check")
+    with served(Behaviour(0.01, 0.001)) as (url, stub):
+        code, out, _ = answered(capsysbinary, url, *arguments, "--json")
+    assert code == 0
+    assert [p for p in stub.prompts if "one two" in p or p == "four"] == ["one two three", "four"] * 2
+    assert json.loads(out)["points"][0]["output_tokens"] == sum((3, 7, 3))
+    file.write_text('{"prompt": "fine"}\n{"prompt": 3}\n', "utf-8")
+    code, _, err = answered(capsysbinary, url, "--prompts", str(file))
+    assert code == 2
+    assert f"{file}:2" in err
+
+
+def test_the_servers_own_metrics_stand_beside_the_figures(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    arguments = ("--model", "m", "--sweep", "4", "--requests", "24", "--output-tokens", "40", "--no-self-check")
+    with served(Behaviour(0.2, 0.02)) as (url, _):
+        _, out, _ = answered(capsysbinary, url, *arguments, "--json")
+        _, shown, _ = answered(capsysbinary, url, *arguments)
+    server = json.loads(out)["points"][0]["server"]
+    assert server["running_max"] == 4
+    assert server["running"] > 3.0
+    assert server["kv_use_max"] == pytest.approx(0.04)
+    assert (server["preemptions"], server["prefix_hit_rate"]) == (0, None)
+    assert "The server's own metrics" in shown
+
+
+def test_the_key_is_not_sent_to_another_host_for_metrics(
+    capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENDPOINT_KEY", "sk-very-secret")
+    with served(FAST) as (url, stub), served(FAST) as (other, elsewhere):
+        arguments = ("--model", "m", "--api-key-env", "ENDPOINT_KEY", "--no-self-check", "--output-tokens", "2")
+        code, _, _ = answered(capsysbinary, url, *arguments, "--metrics-url", f"{other}/metrics")
+    assert code == 0
+    assert set(stub.keys) == {"Bearer sk-very-secret"}
+    assert set(elsewhere.keys) == {""}
+
+
+@pytest.mark.parametrize("load", [("--sweep", "5", "--requests", "40"), ("--rate", "40/s", "--requests", "40")])
+def test_several_processes_send_one_load(capsysbinary: pytest.CaptureFixture[bytes], load: tuple[str, ...]) -> None:
+    arguments = ("--model", "m", *load, "--processes", "2", "--output-tokens", "6", "--no-self-check", "--json")
+    with served(FAST) as (url, stub):
+        code, out, _ = answered(capsysbinary, url, *arguments)
+    found = json.loads(out)
+    point = found["points"][0]
+    assert (code, point["failed"], point["completed"]) == (0, 0, 35 if "--sweep" in load else 40)
+    assert found["client"]["processes"] == 2
+    sent = [prompt for prompt in stub.prompts if len(prompt.split()) > 200]
+    assert len(sent) == 40
+    assert len(set(sent)) == 40
+    assert point["output_tokens"] == 6 * point["completed"]
+
+
+def test_an_interrupt_reaches_every_process(tmp_path: Path) -> None:
+    with served(Behaviour(0.02, 0.002)) as (url, _):
+        arguments = ("loadtest", url, "--model", "m", "--sweep", "4", "--duration", "60s", "--no-self-check", "--json")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rightslice", *arguments, "--processes", "2"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        time.sleep(7.0)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert process.returncode == 130, err
+    found = json.loads(out)
+    assert "interrupted" in found["stopped"]
+    assert found["points"][0]["completed"] > 20
+
+
+SHAPE = ("--model", "m", "--sweep", "8", "--requests", "64", "--input-tokens", "300", "--output-tokens", "20")
+
+
+def test_loads_as_commands_of_other_tools(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    code, out, _ = answered(capsysbinary, "http://h:8000/v1", *SHAPE, "--export", "aiperf", "--tokenizer", "/a b")
+    words = shlex.split(out)
+    assert code == 0
+    assert words[:4] == ["aiperf", "profile", "--url", "http://h:8000"]
+    assert words[words.index("--concurrency") + 1] == "8"
+    assert words[words.index("--tokenizer") + 1] == "/a b"
+    code, out, _ = answered(capsysbinary, "http://h:8000", *SHAPE, "--export", "vllm")
+    assert "--max-concurrency 8" in out
+    code, _, err = answered(capsysbinary, "http://h:8000", "--find-knee", "--export", "vllm", "--model", "m")
+    assert code == 2
+    assert "--export needs" in err
+
+
+def test_a_load_as_a_job_of_several_pods(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    code, out, _ = answered(
+        capsysbinary, "http://h:8000", "--model", "m", "--rate", "400/s", "--requests", "100", "--export", "job"
+    )
+    job = yaml.safe_load(out)
+    pod = job["spec"]["template"]["spec"]["containers"][0]
+    assert code == 0
+    assert (job["spec"]["completionMode"], job["spec"]["completions"], job["spec"]["parallelism"]) == ("Indexed", 4, 4)
+    assert pod["args"][pod["args"].index("--rate") + 1] == "100/s"
+    assert pod["args"][pod["args"].index("--requests") + 1] == "25"
+    with served(FAST) as (url, _):
+        told = ["1" if word == "$(JOB_COMPLETION_INDEX)" else word for word in pod["args"][2:]]
+        code, out, _ = answered(capsysbinary, url, *told, "--no-self-check")
+    assert (code, json.loads(out)["points"][0]["completed"]) == (0, 25)
+
+
+FAKE = """#!{python}
+import json, sys, pathlib
+folder = pathlib.Path(sys.argv[sys.argv.index("--artifact-dir") + 1])
+one = lambda value: {{"avg": value}}
+found = {{"aiperf_version": "0.13.0", "input_config": {{"phases": [{{"kind": "profiling", "concurrency": 2}}]}}}}
+names = {{"request_latency": 90.0, "request_throughput": 20.0, "time_to_first_token": 55.0,
+          "input_sequence_length": 256.0, "output_sequence_length": 8.0}}
+(folder / "profile_export_aiperf.json").write_text(json.dumps(found | {{k: one(v) for k, v in names.items()}}))
+"""
+
+
+def test_another_tool_stands_beside(
+    capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A stand-in that writes what aiperf 0.13 writes: the tool itself has 139 packages."""
+    arguments = ("--model", "m", "--sweep", "2", "--output-tokens", "8", "--no-self-check", "--engine", "aiperf")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with served(FAST) as (url, _):
+        code, _, err = answered(capsysbinary, url, *arguments)
+        assert (code, "aiperf is not installed" in err) == (3, True)
+        program = tmp_path / "aiperf"
+        program.write_text(FAKE.format(python=sys.executable), "utf-8")
+        program.chmod(0o755)
+        code, out, _ = answered(capsysbinary, url, *arguments)
+        _, found, _ = answered(capsysbinary, url, *arguments, "--json")
+    assert code == 0
+    assert "2 streams: aiperf" in out
+    assert json.loads(found)["peers"][0]["measured"]["tpot_ms"] == pytest.approx(5.0)

@@ -6,47 +6,25 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import aiohttp
-import orjson
 
-from rightslice.core.errors import BadInputError, Diagnostic
-from rightslice.loadtesting.dialects import APIS, GENERATES, Wanted, body, note_event, note_usage
-from rightslice.loadtesting.exchange import UNFINISHED, Exchange
+from rightslice.adapters.exchanging import Target, exchanged, session_of
+from rightslice.loadtesting.dialects import APIS, Prompt, Wanted
+from rightslice.loadtesting.exchange import Exchange
 from rightslice.loadtesting.schedule import ClosedLoop, Limits, Load
-from rightslice.loadtesting.sse import EventTooLargeError, SseReader
 from rightslice.loadtesting.statistics import ClientCost
 
-CONNECT_S: Final = 10.0
-READ_BUFFER: Final = 2**20
 BACK_OFF_S: Final = 0.2
 """A stream waits so long after a failure, so that a dead server is not hammered."""
 GIVE_UP_AFTER: Final = 10
 """Failures in a row, at least this many and as many as there are streams, after which the server counts as gone."""
 TICK_S: Final = 0.02
 LONG_SLEEP_S: Final = 0.2
-MAX_BODY: Final = 16 * 2**20
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where requests go. `token` is never shown. `headers`: further ones; `timeout_s`: of one whole request."""
-
-    url: str
-    token: str = field(default="", repr=False)
-    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    timeout_s: float = 600.0
-    verify_tls: bool = True
-
-    @property
-    def root(self) -> str:
-        """Without a trailing slash and without `/v1`."""
-        return self.url.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +36,6 @@ class Run:
     stopped: str
 
 
-def checked_url(url: str) -> str:
-    """The URL if it is one. Raises BadInputError RS0501."""
-    try:
-        parts = urlsplit(url)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        good = False
-    if not good or parts.query or parts.fragment or parts.username:
-        hint = "the server's root, for example http://localhost:8000"
-        raise BadInputError(Diagnostic("RS0501", f'"{url[:80]}" is not the address of a server', hint=hint))
-    return url
-
-
 def new_event_loop() -> asyncio.AbstractEventLoop:
     """uvloop's where it is installed."""
     try:
@@ -80,50 +45,36 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-@asynccontextmanager
-async def session_of(target: Target, connections: int = 0) -> AsyncIterator[aiohttp.ClientSession]:
-    """A session with as many connections as are wanted (0: no limit), kept open between requests."""
-    headers = {"Content-Type": "application/json", **dict(target.headers)}
-    if target.token:
-        headers["Authorization"] = f"Bearer {target.token}"
-    connector = aiohttp.TCPConnector(limit=connections, ssl=target.verify_tls, ttl_dns_cache=300)
-    timeout = aiohttp.ClientTimeout(total=target.timeout_s, connect=None, sock_connect=CONNECT_S)
-    async with aiohttp.ClientSession(
-        connector=connector, timeout=timeout, headers=headers, read_bufsize=READ_BUFFER, auto_decompress=True
-    ) as session:
-        yield session
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """One load on one server. `asking(number)` is what each request asks; `intended_s` are an open loop's times."""
+
+    target: Target
+    wanted: Wanted
+    load: Load
+    limits: Limits
+    asking: Callable[[int], Prompt]
+    intended_s: Sequence[float] = ()
 
 
 async def play(
-    target: Target,
-    wanted: Wanted,
-    load: Load,
-    limits: Limits,
-    *,
-    prompt: Callable[[int], str],
-    intended_s: Sequence[float] = (),
+    sending: Sending,
     progress: Callable[[int, float], None] | None = None,
+    begin_s: float | None = None,
+    stop_on: signal.Signals = signal.SIGINT,
 ) -> Run:
-    """Run one load. `prompt(number)` is each request's text; `intended_s` are an open loop's times of sending.
+    """Run one load. `begin_s`: the moment of `time.perf_counter` that counts as zero, by default now.
 
-    Interrupted (SIGINT) or without a server, it returns what was measured until then and says so in `stopped`.
+    Interrupted by the signal `stop_on`, or without a server, it returns what was measured until then and says so in
+    `stopped`.
     """
-    player = _Player(target, wanted, limits, prompt, progress)
-    return await player.run(load, intended_s)
+    return await _Player(sending, progress).run(begin_s, stop_on)
 
 
 class _Player:
-    def __init__(
-        self,
-        target: Target,
-        wanted: Wanted,
-        limits: Limits,
-        prompt: Callable[[int], str],
-        progress: Callable[[int, float], None] | None,
-    ) -> None:
-        self._target, self._wanted, self._limits = target, wanted, limits
-        self._url = target.root + APIS[wanted.api]
-        self._prompt, self._progress = prompt, progress
+    def __init__(self, sending: Sending, progress: Callable[[int, float], None] | None) -> None:
+        self._sending, self._limits, self._progress = sending, sending.limits, progress
+        self._url = sending.target.root + APIS[sending.wanted.api]
         self._exchanges: list[Exchange] = []
         self._failures = 0
         self._done = 0
@@ -132,14 +83,14 @@ class _Player:
         self._over = asyncio.Event()
         self._run_id = f"{os.getpid():x}-{time.monotonic_ns():x}"
 
-    async def run(self, load: Load, intended_s: Sequence[float]) -> Run:
-        streams = load.concurrency if isinstance(load, ClosedLoop) else 0
-        cpu, self._start = time.process_time(), time.perf_counter()
+    async def run(self, begin_s: float | None, stop_on: signal.Signals) -> Run:
+        cpu, self._start = time.process_time(), time.perf_counter() if begin_s is None else begin_s
         delays: list[float] = []
-        async with session_of(self._target) as session:
+        async with session_of(self._sending.target) as session:
             ticker = asyncio.create_task(self._tick(delays))
-            with _interrupts(self._interrupted):
-                await self._send(session, load, streams, intended_s)
+            with interrupts(self._interrupted, stop_on):
+                await asyncio.sleep(max(-self._now(), 0.0))
+                await self._send(session)
             ticker.cancel()
             with suppress(asyncio.CancelledError):
                 await ticker
@@ -148,15 +99,15 @@ class _Player:
         cost = ClientCost(time.process_time() - cpu, wall, late)
         return Run(tuple(sorted(self._exchanges, key=lambda e: (e.sent_s, e.number))), cost, self._stopped)
 
-    async def _send(
-        self, session: aiohttp.ClientSession, load: Load, streams: int, intended_s: Sequence[float]
-    ) -> None:
+    async def _send(self, session: aiohttp.ClientSession) -> None:
+        load = self._sending.load
         if isinstance(load, ClosedLoop):
             numbers = iter(range(self._limits.requests or 2**62))
+            streams = load.concurrency
             tasks = [asyncio.create_task(self._stream(session, numbers, streams)) for _ in range(streams)]
         else:
             tasks = []
-            for number, due in enumerate(intended_s):
+            for number, due in enumerate(self._sending.intended_s):
                 await self._sleep_until(due)
                 if self._over.is_set():
                     break
@@ -195,8 +146,8 @@ class _Player:
     async def _one(self, session: aiohttp.ClientSession, number: int, intended_s: float, give_up: int) -> None:
         exchange = Exchange(number, intended_s, request_id=f"{self._run_id}-{number}")
         self._exchanges.append(exchange)
-        data = orjson.dumps(body(self._wanted, self._prompt(number)))
-        await exchanged(session, self._url, data, self._wanted, exchange, self._now)
+        prompt, wanted = self._sending.asking(number), self._sending.wanted
+        await exchanged(session, self._url, prompt, wanted, exchange, self._now)
         self._failures = 0 if exchange.completed else self._failures + 1
         self._done += 1
         if self._failures >= give_up and not self._stopped:
@@ -227,103 +178,14 @@ class _Player:
         return time.perf_counter() - self._start
 
 
-async def exchanged(
-    session: aiohttp.ClientSession,
-    url: str,
-    data: bytes,
-    wanted: Wanted,
-    exchange: Exchange,
-    now: Callable[[], float],
-) -> None:
-    """Send one request and enter its answer, or what went wrong, into `exchange`."""
-    exchange.sent_s = now()
-    try:
-        async with session.post(url, data=data, headers={"X-Request-Id": exchange.request_id}) as response:
-            if response.status >= 400:
-                exchange.error = f"http_{response.status}"
-                exchange.detail = (await response.content.read(500)).decode("utf-8", "replace").strip()
-            elif wanted.stream and wanted.api in GENERATES:
-                await _streamed(response, exchange, now)
-            else:
-                await _whole(response, wanted, exchange, now)
-    except asyncio.CancelledError:
-        exchange.error = UNFINISHED
-        raise
-    except (TimeoutError, aiohttp.ServerTimeoutError):
-        exchange.error = "timeout"
-    except aiohttp.ClientConnectorCertificateError as error:
-        exchange.error, exchange.detail = "tls", str(error)[:200]
-    except aiohttp.ClientConnectorError as error:
-        exchange.error, exchange.detail = "connect", str(error.os_error.strerror or error.os_error)[:200]
-    except aiohttp.ClientPayloadError:
-        exchange.error = "closed_early"
-    except (aiohttp.ServerDisconnectedError, ConnectionError):
-        exchange.error = "disconnected"
-    except aiohttp.ClientError as error:
-        exchange.error, exchange.detail = "http", f"{type(error).__name__}: {error}"[:200]
-    exchange.end_s = now()
-
-
-async def _streamed(response: aiohttp.ClientResponse, exchange: Exchange, now: Callable[[], float]) -> None:
-    reader = SseReader()
-    ended = False
-    exchange.error = ""
-    try:
-        async for piece in response.content.iter_any():
-            at = now()
-            if exchange.first_byte_s != exchange.first_byte_s:  # NaN
-                exchange.first_byte_s = at
-            for event in reader.feed(piece):
-                if event == b"[DONE]":
-                    ended = True
-                else:
-                    note_event(orjson.loads(event), exchange, at)
-        for event in reader.finish():
-            if event == b"[DONE]":
-                ended = True
-            else:
-                note_event(orjson.loads(event), exchange, now())
-    except (orjson.JSONDecodeError, EventTooLargeError, AttributeError, TypeError, KeyError) as error:
-        exchange.error, exchange.detail = "bad_answer", f"{type(error).__name__}: {error}"[:200]
-        return
-    if not exchange.error and not ended:
-        exchange.error = "closed_early"
-    if not exchange.counted:
-        exchange.output_tokens = exchange.chunks
-
-
-async def _whole(
-    response: aiohttp.ClientResponse, wanted: Wanted, exchange: Exchange, now: Callable[[], float]
-) -> None:
-    parts = []
-    async for piece in response.content.iter_any():
-        if exchange.first_byte_s != exchange.first_byte_s:  # NaN
-            exchange.first_byte_s = now()
-        parts.append(piece)
-        if sum(map(len, parts)) > MAX_BODY:
-            exchange.error = "bad_answer"
-            return
-    try:
-        answer = orjson.loads(b"".join(parts))
-        exchange.error = ""
-        if "error" in answer:
-            note_event(answer, exchange, now())
-        elif answer.get("usage"):
-            note_usage(answer["usage"], exchange)
-        elif wanted.api in GENERATES:
-            note_event(answer, exchange, now())
-    except (orjson.JSONDecodeError, AttributeError, TypeError, KeyError) as error:
-        exchange.error, exchange.detail = "bad_answer", f"{type(error).__name__}: {error}"[:200]
-
-
 @contextmanager
-def _interrupts(stop: Callable[[], None]) -> Iterator[None]:
-    """SIGINT calls `stop` while inside; elsewhere than in the main thread it does nothing."""
+def interrupts(stop: Callable[[], None], on: signal.Signals = signal.SIGINT) -> Iterator[None]:
+    """The signal calls `stop` while inside; elsewhere than in the main thread it does nothing."""
     loop = asyncio.get_running_loop()
     with suppress(NotImplementedError, RuntimeError, ValueError):
-        loop.add_signal_handler(signal.SIGINT, stop)
+        loop.add_signal_handler(on, stop)
     try:
         yield
     finally:
         with suppress(NotImplementedError, RuntimeError, ValueError):
-            loop.remove_signal_handler(signal.SIGINT)
+            loop.remove_signal_handler(on)

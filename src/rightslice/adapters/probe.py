@@ -9,10 +9,11 @@ from typing import Final
 import aiohttp
 import orjson
 
-from rightslice.adapters.endpoint import Target, exchanged, session_of
+from rightslice.adapters.exchanging import Target, bounded, exchanged, session_of
 from rightslice.core.errors import OutsideError
 from rightslice.core.rng import generator
-from rightslice.loadtesting.dialects import APIS, GENERATES, Wanted, body
+from rightslice.loadtesting.audio import Recording
+from rightslice.loadtesting.dialects import APIS, GENERATES, JSON, SOUND, Prompt, Wanted
 from rightslice.loadtesting.exchange import Exchange
 from rightslice.loadtesting.prompts import PROBES, WORDS, TokenLaw, equally_long, text_of
 
@@ -32,8 +33,8 @@ class Probed:
     notes: tuple[str, ...]
 
 
-async def probed(target: Target, wanted: Wanted, input_tokens: int) -> Probed:
-    """Ask for the model where none is named, then twice for an answer.
+async def probed(target: Target, wanted: Wanted, input_tokens: int, recording: Recording | None = None) -> Probed:
+    """Ask for the model where none is named, then twice for an answer; once where sound is sent or comes.
 
     Raises OutsideError RS0602 when nobody answers, RS0603 when the request is refused.
     """
@@ -42,6 +43,10 @@ async def probed(target: Target, wanted: Wanted, input_tokens: int) -> Probed:
         if not wanted.model:
             wanted = replace(wanted, model=await _model(session, target))
             notes.append(f"model {wanted.model}, the first that the server names")
+        if wanted.api in SOUND:
+            prompt = Prompt(text_of(PROBES[0], generator(0, "probe")), 0, recording)
+            _check(await _answer(session, target, wanted, prompt), target)
+            return Probed(wanted, WORDS, TokenLaw(), False, tuple(notes))
         vocabulary = await _vocabulary(session, target, wanted.model)
         first = await _asked(session, target, wanted, PROBES[0], vocabulary)
         if first.error in _REFUSES_FIELDS and wanted.exact and wanted.api in GENERATES:
@@ -81,20 +86,25 @@ async def _vocabulary(session: aiohttp.ClientSession, target: Target, model: str
 
 async def _tokens(session: aiohttp.ClientSession, target: Target, model: str, text: str) -> int:
     data = orjson.dumps({"model": model, "prompt": text})
-    async with session.post(f"{target.root}/tokenize", data=data) as response:
+    async with session.post(f"{target.root}/tokenize", data=data, headers={"Content-Type": JSON}) as response:
         response.raise_for_status()
-        return int(orjson.loads(await response.content.read(2**16))["count"])
+        return int(orjson.loads(await bounded(response, 2**16))["count"])
 
 
 async def _asked(
     session: aiohttp.ClientSession, target: Target, wanted: Wanted, words: int, vocabulary: tuple[str, ...]
 ) -> Exchange:
-    short = replace(wanted, output_tokens=2)
-    text = text_of(words, generator(0, "probe", words), 0, vocabulary)
+    return await _answer(
+        session, target, wanted, Prompt(text_of(words, generator(0, "probe", words), 0, vocabulary), 2)
+    )
+
+
+async def _answer(session: aiohttp.ClientSession, target: Target, wanted: Wanted, prompt: Prompt) -> Exchange:
     exchange = Exchange(0, 0.0, request_id="probe")
     start = time.perf_counter()
-    url = target.root + APIS[wanted.api]
-    await exchanged(session, url, orjson.dumps(body(short, text)), short, exchange, lambda: time.perf_counter() - start)
+    await exchanged(
+        session, target.root + APIS[wanted.api], prompt, wanted, exchange, lambda: time.perf_counter() - start
+    )
     return exchange
 
 
@@ -117,7 +127,7 @@ def _check(exchange: Exchange, target: Target) -> None:
 async def _model(session: aiohttp.ClientSession, target: Target) -> str:
     try:
         async with session.get(f"{target.root}/v1/models") as response:
-            found = orjson.loads(await response.content.read(2**20)) if response.status == 200 else {}
+            found = orjson.loads(await bounded(response, 2**20)) if response.status == 200 else {}
         name = found["data"][0]["id"]
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         message = f"{target.root} does not answer ({type(error).__name__})"

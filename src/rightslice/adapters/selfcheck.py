@@ -10,8 +10,9 @@ import aiohttp
 import numpy as np
 import orjson
 
-from rightslice.adapters.endpoint import Target, play, session_of
-from rightslice.loadtesting.dialects import Wanted
+from rightslice.adapters.endpoint import Sending, play
+from rightslice.adapters.exchanging import Target, session_of
+from rightslice.loadtesting.dialects import Prompt, Wanted
 from rightslice.loadtesting.results import SelfCheck
 from rightslice.loadtesting.schedule import ClosedLoop, Limits
 from rightslice.loadtesting.statistics import Percentiles
@@ -52,7 +53,7 @@ async def _checked(process: asyncio.subprocess.Process, streams: int) -> SelfChe
     if not target.url:
         return None
     load, limits = ClosedLoop(streams), Limits(ROUNDS * streams)
-    run = await play(target, Wanted("chat", "stub", TOKENS), load, limits, prompt=lambda _: "a b c")
+    run = await play(Sending(target, Wanted("chat", "stub"), load, limits, lambda _: Prompt("a b c", TOKENS)))
     async with session_of(target) as session, session.get(f"{target.root}/log") as response:
         log = {entry["request_id"]: entry for entry in orjson.loads(await response.read())}
     pairs = [(e, log[e.request_id]) for e in run.exchanges if e.completed and e.request_id in log]

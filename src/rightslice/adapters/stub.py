@@ -11,17 +11,25 @@ import asyncio
 import ssl
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
 import orjson
 from aiohttp import web
 
 from rightslice.adapters.endpoint import new_event_loop
+from rightslice.loadtesting.audio import SAMPLES_PER_S, seconds_of, synthetic
 
 WORD: Final = "wörd "
 MAX_TOKENS: Final = 100_000
+KEPT: Final = 100
+"""Prompts and keys that are remembered."""
+WORD_SOUND_S: Final = 0.1
+WAV_HEADER: Final = 44
+CHUNK: Final = "chat.completion.chunk"
 TEMPLATE_TOKENS: Final = 4
 """Of a chat message besides its content."""
 
@@ -67,10 +75,12 @@ class Answered:
 
 @dataclass(slots=True)
 class Stub:
-    """The server's state: how it behaves, and what it has answered."""
+    """The server's state: how it behaves, what it was asked with which keys, and what it has answered."""
 
     behaviour: Behaviour
     log: list[Answered] = field(default_factory=list)
+    prompts: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT))
+    keys: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT))
     _active: int = 0
     _seen: int = 0
     _slots: asyncio.Semaphore | None = None
@@ -81,7 +91,10 @@ class Stub:
         app.router.add_post("/v1/chat/completions", self._generate)
         app.router.add_post("/v1/completions", self._generate)
         app.router.add_post("/v1/embeddings", self._embed)
+        app.router.add_post("/v1/audio/transcriptions", self._transcribe)
+        app.router.add_post("/v1/audio/speech", self._speak)
         app.router.add_get("/log", self._show_log)
+        app.router.add_get("/metrics", self._metrics)
         if self.behaviour.tokens_of:
             app.router.add_post("/tokenize", self._tokenize)
         if self.behaviour.slots:
@@ -92,6 +105,7 @@ class Stub:
         entry = Answered(request.headers.get("X-Request-Id", ""), time.perf_counter())
         asked = orjson.loads(await request.read())
         self._seen += 1
+        self._note(request, asked)
         if refused := self._refused(asked):
             return refused
         await asyncio.sleep(self.behaviour.header_delay_s)
@@ -111,7 +125,7 @@ class Stub:
     async def _answer(
         self, request: web.Request, asked: dict[str, Any], entry: Answered, start_s: float
     ) -> web.StreamResponse:
-        tokens = min(int(asked.get("max_tokens", 16)), MAX_TOKENS)
+        tokens = min(int(asked.get("max_tokens", asked.get("max_completion_tokens", 16))), MAX_TOKENS)
         usage = {"prompt_tokens": self._prompt_tokens(asked), "completion_tokens": tokens}
         self._active += 1
         try:
@@ -146,10 +160,12 @@ class Stub:
         await response.prepare(request)
         chat = "messages" in asked
         if chat and behaviour.role_first:
-            await response.write(_event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}))
+            role = {"index": 0, "delta": {"role": "assistant", "content": ""}}
+            await response.write(_event({"object": CHUNK, "choices": [role]}))
         if behaviour.comments:
             await response.write(b": keep-alive\n\n")
-        token = _event({"choices": [{"index": 0, **({"delta": {"content": WORD}} if chat else {"text": WORD})}]})
+        kind, part = (CHUNK, {"delta": {"content": WORD}}) if chat else ("text_completion", {"text": WORD})
+        token = _event({"object": kind, "choices": [{"index": 0, **part}]})
         due_s = start_s + behaviour.ttft_s
         sent = 0
         while sent < tokens:
@@ -169,7 +185,7 @@ class Stub:
             entry.tokens = sent
             due_s += count * self._itl_s()
         if behaviour.usage:
-            await response.write(_event({"choices": [], "usage": usage}))
+            await response.write(_event({"object": kind, "choices": [], "usage": usage}))
         await response.write(b"data: [DONE]\n\n")
         await response.write_eof()
         return response
@@ -184,6 +200,54 @@ class Stub:
         self.log.append(entry)
         usage = {"prompt_tokens": self._count(str(asked.get("input", "")))}
         return web.json_response({"data": [{"index": 0, "embedding": [0.0] * 8}], "usage": usage})
+
+    async def _transcribe(self, request: web.Request) -> web.Response:
+        entry = Answered(request.headers.get("X-Request-Id", ""), time.perf_counter())
+        form = await request.post()
+        sound = form["file"]
+        data = sound.file.read() if isinstance(sound, web.FileField) else b""
+        seconds = seconds_of(data)
+        if not seconds > 0.0 or "model" not in form:
+            return web.json_response({"error": {"message": "no sound"}}, status=400)
+        await _until(entry.received_s + self.behaviour.ttft_s)
+        self.log.append(entry)
+        return web.json_response({"text": WORD, "usage": {"type": "duration", "seconds": round(seconds)}})
+
+    async def _speak(self, request: web.Request) -> web.StreamResponse:
+        """A tenth of a second of sound for each word, one piece after the other."""
+        entry = Answered(request.headers.get("X-Request-Id", ""), time.perf_counter())
+        asked = orjson.loads(await request.read())
+        response = web.StreamResponse(headers={"Content-Type": "audio/wav"})
+        await response.prepare(request)
+        words = len(str(asked["input"]).split())
+        header = synthetic(WORD_SOUND_S, np.random.default_rng(0)).data[:WAV_HEADER]
+        await response.write(header[:4] + b"\xff\xff\xff\xff" + header[8:-4] + b"\xff\xff\xff\xff")
+        due_s = entry.received_s + self.behaviour.ttft_s
+        for _ in range(words):
+            await _until(due_s)
+            await response.write(bytes(round(WORD_SOUND_S * SAMPLES_PER_S) * 2))
+            entry.last_token_s = time.perf_counter()
+            entry.first_token_s = entry.first_token_s or entry.last_token_s
+            due_s += self.behaviour.itl_s
+        await response.write_eof()
+        self.log.append(entry)
+        return response
+
+    def _note(self, request: web.Request, asked: dict[str, Any]) -> None:
+        text = asked["messages"][-1]["content"] if "messages" in asked else asked.get("prompt", "")
+        self.prompts.append(str(text))
+        self.keys.append(request.headers.get("Authorization", ""))
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        self.keys.append(request.headers.get("Authorization", ""))
+        lines = {
+            "vllm:num_requests_running": self._active,
+            "vllm:num_requests_waiting": max(self._seen - len(self.log) - self._active, 0),
+            "vllm:kv_cache_usage_perc": min(self._active / 100.0, 1.0),
+            "vllm:num_preemptions_total": 0,
+        }
+        text = "".join(f'{name}{{model_name="stub"}} {value}\n' for name, value in lines.items())
+        return web.Response(text=text)
 
     async def _tokenize(self, request: web.Request) -> web.Response:
         asked = orjson.loads(await request.read())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
@@ -45,9 +45,12 @@ def plan_scaled(
     risk: float = 0.05,
     progress: Callable[[str], None] = _silent,
     over_time: bool = False,
+    calibrations: Sequence[Path] = (),
 ) -> PlanOutcome:
     """`plan_workload`, and the autoscalers of models that ask for one. Raises as it does."""
-    outcome = plan_workload(path, seed=seed, risk=risk, progress=progress, over_time=over_time)
+    outcome = plan_workload(
+        path, seed=seed, risk=risk, progress=progress, over_time=over_time, calibrations=calibrations
+    )
     clock = Clock()
     with clock.running("autoscale_cpu_s"):
         plan = autoscaled(outcome.plan, path.parent, risk, progress)

@@ -15,11 +15,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from rightslice.core.calibrated import StepLaw
 from rightslice.core.errors import BadInputError, Diagnostic, Location
 from rightslice.loadtesting.calibration import Calibration, Engine, Errors, PointCheck
 from rightslice.loadtesting.imports import Measured, UnknownFormatError, imported
-from rightslice.loadtesting.step_fit import LEAST_POINTS, Fit, StepLaw, fit, repeat_spread
-from rightslice.performance.costs import StepCosts, picoseconds
+from rightslice.loadtesting.step_fit import LEAST_POINTS, Fit, fit, repeat_spread
+from rightslice.performance.measured import costs_of
 from rightslice.simulation.loadtest import Reported, closed_test
 from rightslice.simulation.scenario import LlmServer, StageLengths
 from rightslice.spec.source import read_text
@@ -107,21 +108,6 @@ def calibrate(
     )
 
 
-def costs_of(law: StepLaw, max_tokens: int, relative_error: float = 0.0) -> StepCosts:
-    """The law as costs of an engine's steps of up to `max_tokens`."""
-    tokens = np.rint(np.arange(max_tokens + 1) * law.token_ms * 1e9).astype(np.int64)
-    return StepCosts(
-        tokens_ps=tokens,
-        kv_token_ps=picoseconds(law.context_token_ms / 1e3),
-        attention_ps=picoseconds(law.attention_ms / 1e3),
-        sequence_ps=0,
-        step_ps=max(picoseconds(law.step_ms / 1e3), 1),
-        prefill_step_ps=0,
-        relative_error=relative_error,
-        provenance="calibrated",
-    )
-
-
 def simulated(law: StepLaw, point: Measured, engine: Engine) -> Reported | None:
     """The load test of `point` on an engine with that law; None where a request does not fit its cache."""
     inputs, outputs = max(round(point.input_tokens), 1), max(round(point.output_tokens), 1)
@@ -148,7 +134,7 @@ def simulated(law: StepLaw, point: Measured, engine: Engine) -> Reported | None:
 
 def refined(law: StepLaw, points: Sequence[Measured], engine: Engine, steps: int) -> StepLaw:
     """Gauss-Newton on the logarithms of simulated over measured times, coefficients kept >= 0."""
-    theta = _theta(law)
+    theta = np.array(law.terms)
     residual = _residuals(theta, points, engine)
     damping = 1e-3
     for _ in range(steps):
@@ -178,10 +164,6 @@ def errors(points: Sequence[Measured], found: Sequence[Reported | None]) -> Erro
         abs(f.ttft_ms.mean / p.ttft_ms - 1.0) if f else 1.0 for p, f in zip(points, found, strict=True) if p.ttft_ms
     ]
     return Errors(float(np.median(tpot)), float(np.median(e2e)), float(np.median(ttft)) if ttft else None)
-
-
-def _theta(law: StepLaw) -> Floats:
-    return np.array([law.step_ms, law.token_ms, law.context_token_ms, law.attention_ms, law.request_ms])
 
 
 def _residuals(theta: Floats, points: Sequence[Measured], engine: Engine) -> Floats:

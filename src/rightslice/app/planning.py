@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rightslice.app.answer import Asked
+from rightslice.app.calibrated import of_models, read_calibrations, told_of
 from rightslice.app.choices import cheapest, choices
 from rightslice.app.clock import Clock
 from rightslice.app.decide import decide, describe, least_usd_per_hour
@@ -22,6 +23,7 @@ from rightslice.app.ways_out import Retry, ways_out
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.engines import engine
 from rightslice.catalogue.platforms import default_platform
+from rightslice.core.calibrated import Calibrated
 from rightslice.core.documents import to_json
 from rightslice.core.errors import BadInputError, Diagnostic, RightsliceError
 from rightslice.core.files import check_folder, write_together
@@ -72,10 +74,11 @@ def plan_workload(
     risk: float = 0.05,
     progress: Callable[[str], None] = _silent,
     over_time: bool = False,
+    calibrations: Sequence[Path] = (),
 ) -> PlanOutcome:
     """Plan a workload file. `risk`: accepted probability, over prediction error, that an objective fails.
 
-    `over_time`: play the verification once more and keep its course.
+    `over_time`: play the verification once more and keep its course. `calibrations`: files of measured times.
 
     Raises BadInputError for a bad file or option; an infeasible workload returns a plan that says what binds.
     """
@@ -88,11 +91,12 @@ def plan_workload(
         wanted = choices(loaded.workload)
         known = [architectures_of(workload) for workload in wanted]
         traces = traces_of(loaded.workload, path.parent)
+        measured = read_calibrations(calibrations)
     answers = []
     for workload, architectures in zip(wanted, known, strict=True):
         progress("candidates")
         with clock.running("candidates_cpu_s"):
-            question, market_rejections = _question(workload, architectures, traces, seed, clock)
+            question, market_rejections = _question(workload, architectures, traces, seed, clock, measured)
         answers.append(decide(Asked(workload, question, market_rejections, seed, risk), progress))
     answer = cheapest(answers)
     architectures = known[wanted.index(answer.workload)]
@@ -101,18 +105,23 @@ def plan_workload(
     plan = plan_document(answer, answer.evidence) if answer.evidence else infeasible_plan(answer)
     if plan.binding:
         progress("ways out")
-        tried = ways_out(answer, _retry(architectures, traces, seed, risk))
+        tried = ways_out(answer, _retry(architectures, traces, seed, risk, measured))
         plan = replace(plan, binding=replace(plan.binding, ways_out=(*plan.binding.ways_out, *tried)))
-    plan = replace(plan, workload=loaded.plain)
+    told = tuple(map(told_of, measured))
+    plan = replace(plan, workload=loaded.plain, calibrations=measured, assumptions=(*plan.assumptions, *told))
     timelines = course(answer.question, answer.found.proposal.counts) if over_time and answer.evidence else ()
     return PlanOutcome(plan, {**NO_TIMINGS, **clock.timings()}, loaded.warnings, timelines)
 
 
 def _retry(
-    architectures: Mapping[str, Architecture | None], traces: Mapping[str, Trace], seed: int, risk: float
+    architectures: Mapping[str, Architecture | None],
+    traces: Mapping[str, Trace],
+    seed: int,
+    risk: float,
+    measured: Sequence[Calibrated],
 ) -> Retry:
     def attempt(workload: Workload) -> tuple[float, str] | None:
-        question, rejections = _question(workload, architectures, traces, seed, Clock())
+        question, rejections = _question(workload, architectures, traces, seed, Clock(), measured)
         asked = Asked(workload, question, rejections, seed, risk)
         budget = workload.budget.monthly
         if budget is not None and least_usd_per_hour(asked) * hours_per_month(workload.hours) > budget:
@@ -206,8 +215,10 @@ def _question(
     traces: Mapping[str, Trace],
     seed: int,
     clock: Clock,
+    measured: Sequence[Calibrated],
 ) -> tuple[Question, tuple[Rejection, ...]]:
-    wanted = needs(workload, architectures, traces)
+    known = of_models(measured, architectures)
+    wanted = tuple(replace(n, calibrated=known.get(n.name, ())) for n in needs(workload, architectures, traces))
     interruptible = any(model.interruptible for model in workload.models)
     offered, refused = offers(workload.fleet, interruptible=interruptible)
     providers = sorted({offer.machine.provider for offer in offered} | {ON_PREMISES})

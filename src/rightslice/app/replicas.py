@@ -17,7 +17,7 @@ from rightslice.optimization.candidates import option_key, option_of
 from rightslice.optimization.needs import Need
 from rightslice.optimization.options import Option
 from rightslice.optimization.sharing import joined
-from rightslice.performance.laws import step_costs
+from rightslice.performance.measured import replica_costs
 from rightslice.performance.stages import stage_costs
 from rightslice.spec.disaggregation import Disaggregation, parse_disaggregation
 
@@ -126,7 +126,9 @@ def _option(deployment: Deployment, need: Need, seen: Device) -> Option:
         return replace(option, costs=stage_costs(need.model.profile, seen))
     if need.architecture is None or settings is None:
         raise BadInputError(Diagnostic("RS0202", f"{deployment.id}: the plan does not say how its engine is started"))
-    costs = step_costs(need.architecture, seen, settings, typical_tokens=need.typical_tokens)
+    costs = replica_costs(
+        need.architecture, seen, settings, typical_tokens=need.typical_tokens, calibrated=need.calibrated
+    )
     return replace(option, costs=costs)
 
 

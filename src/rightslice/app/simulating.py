@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rightslice.app.calibrated import of_models
 from rightslice.app.clusters import controlled
 from rightslice.app.disaggregating import Split, sizes, split_apart, split_notes, split_of, split_servers
 from rightslice.app.network import near_first, network_notes, placed
@@ -95,7 +96,8 @@ def asked_of(plan: Plan, folder: Path, what_if: WhatIf) -> Asked:
     workload = lasting(workload_of(plan, document), what_if.horizon_s)
     architectures = architectures_of(workload)
     traces = traces_of(workload, folder)
-    wanted = needs(workload, architectures, traces)
+    known = of_models(plan.calibrations, architectures)
+    wanted = tuple(replace(n, calibrated=known.get(n.name, ())) for n in needs(workload, architectures, traces))
     servers = servers_of(plan, wanted, own)
     scalers = _autoscalers(workload, what_if.autoscaler, own)
     splits = _splits(plan, servers, own)

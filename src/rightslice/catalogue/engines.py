@@ -178,9 +178,14 @@ class EngineFacts:
         return _passed(self.environment_table, settings, source, quantise=False, override=False)
 
     def metrics(self, version: str) -> Mapping[str, str]:
-        """running, waiting, kv_use, ttft, tpot, e2e -> metric name, those that the engine has."""
+        """running, waiting, kv_use, ttft, tpot, e2e, and the counters preemptions, prefix_queries, prefix_hits (tokens;
+        exposed with `_total`) -> metric name, those that the engine has."""
         found: Mapping[str, str] = self._fact("metrics", version)
         return found
+
+    def metrics_of_all_versions(self) -> frozenset[tuple[str, str]]:
+        """(role, metric name) as in `metrics`, of every version."""
+        return frozenset(pair for era in self.eras.get("metrics", ()) for pair in era.tiers[0].value.items())
 
     def drain_flag(self, version: str) -> str:
         """Flag that takes the seconds in which requests may finish after SIGTERM; empty when there is none."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rightslice.core.calibrated import Calibrated
 from rightslice.core.engine import EngineSettings
 from rightslice.core.estimate import Estimate
 from rightslice.core.replay import Trial
@@ -370,7 +371,8 @@ class Autoscaling:
 class Plan:
     """The whole answer. `monthly_usd`, `bound` and `verification` are None when infeasible.
 
-    `workload`: the document that it answers, as written, so that the plan can be simulated and explained by itself.
+    `workload`: the document that it answers, as written, and `calibrations`: the measured times that it was made with,
+    so that the plan can be simulated and explained by itself.
     """
 
     name: str
@@ -399,6 +401,7 @@ class Plan:
     assumptions: tuple[str, ...] = ()
     binding: Binding | None = None
     workload: dict[str, Any] | None = None
+    calibrations: tuple[Calibrated, ...] = ()
     schema: str = PLAN_SCHEMA
 
     def pool(self, name: str) -> Pool:

@@ -51,6 +51,9 @@ RULES: Final[dict[str, str]] = {
     "RS0601": "hub.unreachable",
     "RS0602": "endpoint.unreachable",
     "RS0603": "endpoint.refuses",
+    "RS0608": "client.died",
+    "RS0609": "peer.missing",
+    "RS0610": "peer.failed",
     # RS2xxx: memory and architecture
     "RS2001": "memory.does-not-fit",
     "RS2002": "memory.context-too-long",

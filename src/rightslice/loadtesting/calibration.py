@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rightslice.loadtesting.step_fit import StepLaw
+from rightslice.core.calibrated import StepLaw
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What the scheduler of the measured engine was started with."""
+    """What the measured engine was started with. `weight_dtype`: empty for the checkpoint's own."""
 
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 2048
     kv_cache_tokens: int | None = None
+    tensor_parallel_size: int = 1
+    weight_dtype: str = ""
 
 
 @dataclass(frozen=True, slots=True)

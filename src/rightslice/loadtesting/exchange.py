@@ -17,7 +17,8 @@ class Exchange:
 
     `intended_s`: when it was meant to be sent. First byte (of the body), first chunk (of an answer, a role included)
     and first token (content or reasoning) are apart. Tokens are the server's own count where `counted` is true, else
-    the number of chunks with content. `error`: empty, or its kind; `detail` what the server or the system said.
+    the number of chunks with content. `audio_s`: seconds of sound that were transcribed or spoken; the first token of
+    speech is the first piece of sound. `error`: empty, or its kind; `detail` what the server or the system said.
     """
 
     number: int
@@ -36,6 +37,7 @@ class Exchange:
     error: str = UNFINISHED
     detail: str = ""
     request_id: str = ""
+    audio_s: float = 0.0
     gaps: list[float] = field(default_factory=list)
     """Seconds between chunks with content."""
 

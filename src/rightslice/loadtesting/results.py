@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rightslice.core.slo import Slo
 from rightslice.loadtesting.dialects import ApiName
+from rightslice.loadtesting.imports import Measured
 from rightslice.loadtesting.knee import Knee
 from rightslice.loadtesting.search import Best
 from rightslice.loadtesting.statistics import Goodput, Percentiles, Point
@@ -26,12 +28,23 @@ class Client:
 
     cpu_s: float
     headroom: float
+    processes: int
     self_check: SelfCheck | None
 
 
 @dataclass(frozen=True, slots=True)
+class PeerPoint:
+    """The same load as another tool saw it."""
+
+    tool: str
+    name: str
+    measured: Measured
+
+
+@dataclass(frozen=True, slots=True)
 class LoadTest:
-    """`stopped`: empty, or why it ended early; what was measured until then is kept.
+    """`stopped`: empty, or why it ended early; what was measured until then is kept. `peers`: other tools on the same
+    loads.
 
     `goodput`: the highest of the points, with objectives. `largest_rate`: of a search for one.
     """
@@ -41,10 +54,12 @@ class LoadTest:
     api: ApiName
     input_tokens: int
     output_tokens: int
+    slos: tuple[Slo, ...]
     points: tuple[Point, ...]
     knee: Knee | None
     goodput: Goodput | None
     largest_rate: Best | None
     client: Client
+    peers: tuple[PeerPoint, ...]
     stopped: str
     notes: tuple[str, ...]

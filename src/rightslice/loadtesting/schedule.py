@@ -40,7 +40,19 @@ class OpenLoop:
         return f"{self.requests_per_s:.4g} requests/s"
 
 
-Load = ClosedLoop | OpenLoop
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Requests come when those of a recording came, which is this rate on average."""
+
+    requests_per_s: float
+
+    @property
+    def name(self) -> str:
+        """`recorded times, 2.5 requests/s`."""
+        return f"recorded times, {self.requests_per_s:.4g} requests/s"
+
+
+Load = ClosedLoop | OpenLoop | Replay
 
 
 @dataclass(frozen=True, slots=True)

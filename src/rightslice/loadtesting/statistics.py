@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rightslice.core.slo import Slo
 from rightslice.loadtesting.exchange import UNFINISHED, Exchange
 from rightslice.loadtesting.schedule import ClosedLoop, Load
+from rightslice.loadtesting.server_metrics import ServerView
 
 Z_95: Final = 1.959964
 """0.975 quantile of the normal distribution."""
@@ -66,16 +67,18 @@ class Goodput:
 
 @dataclass(frozen=True, slots=True)
 class ClientCost:
-    """What the client itself spent. `loop_delay_s`: 99th percentile of how late its event loop was."""
+    """What the client itself spent. `loop_delay_s`: 99th percentile of how late its event loop was, or the latest of
+    several `processes`."""
 
     cpu_s: float
     wall_s: float
     loop_delay_s: float
+    processes: int = 1
 
     @property
     def headroom(self) -> float:
-        """Share of one core that was left."""
-        return max(1.0 - self.cpu_s / self.wall_s, 0.0) if self.wall_s > 0.0 else 0.0
+        """Share of one core, or of one each, that was left."""
+        return max(1.0 - self.cpu_s / (self.wall_s * self.processes), 0.0) if self.wall_s > 0.0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,8 @@ class Point:
     """One run at one load. Rates are over `window_s`, from the first measured request to the last one's sending.
 
     `concurrency` or `rate` is what was asked for; `input_tokens`, `output_tokens` are the server's counts of the
-    completed requests (`counted` of them; else chunks with content). `gap_histogram`: upper edge in ms -> gaps between
+    completed requests (`counted` of them; else chunks with content). `audio_s`: sound transcribed or spoken; `rtfx`:
+    its seconds per second. `gap_histogram`: upper edge in ms -> gaps between
     chunks. `oversaturated`: first tokens came ever later. `reasons`: why the run is not valid.
     """
 
@@ -103,6 +107,8 @@ class Point:
     window_s: float
     requests_per_s: float
     output_tokens_per_s: float
+    audio_s: float
+    rtfx: float | None
     ttft_ms: Latency | None
     tpot_ms: Latency | None
     e2e_ms: Latency | None
@@ -115,9 +121,16 @@ class Point:
     valid: bool
     reasons: tuple[str, ...]
     client: ClientCost
+    server: ServerView | None
 
 
-def point_of(load: Load, exchanges: Sequence[Exchange], slos: Sequence[Slo], client: ClientCost) -> Point:
+def point_of(
+    load: Load,
+    exchanges: Sequence[Exchange],
+    slos: Sequence[Slo],
+    client: ClientCost,
+    server: ServerView | None = None,
+) -> Point:
     """The figures of a run. `exchanges` in order of sending; those never sent are left out."""
     sent = [e for e in exchanges if not math.isnan(e.sent_s)]
     measured = _without_warm_up(load, sent)
@@ -143,8 +156,10 @@ def point_of(load: Load, exchanges: Sequence[Exchange], slos: Sequence[Slo], cli
         output_tokens=sum(e.output_tokens for e in done),
         counted=sum(e.counted for e in done),
         window_s=window_s,
-        requests_per_s=_per_s(measured, window_s, of_tokens=False),
-        output_tokens_per_s=_per_s(measured, window_s, of_tokens=True),
+        requests_per_s=_ended_per_s(measured, window_s, lambda e: 1.0),
+        output_tokens_per_s=_tokens_per_s(measured, window_s),
+        audio_s=sum(e.audio_s for e in done),
+        rtfx=_ended_per_s(measured, window_s, lambda e: e.audio_s) if any(e.audio_s for e in done) else None,
         ttft_ms=_latency(ttft),
         tpot_ms=_latency(_values([e.tpot_s for e in done])),
         e2e_ms=_latency(_values([e.e2e_s for e in done])),
@@ -157,6 +172,7 @@ def point_of(load: Load, exchanges: Sequence[Exchange], slos: Sequence[Slo], cli
         valid=not reasons and bool(done),
         reasons=reasons if done else (*reasons, "no request was completed"),
         client=client,
+        server=server,
     )
 
 
@@ -205,14 +221,19 @@ def _window_s(measured: Sequence[Exchange]) -> float:
     return max(ends, default=first) - first
 
 
-def _per_s(measured: Sequence[Exchange], window_s: float, *, of_tokens: bool) -> float:
-    """What was completed per second inside the window: tokens as evenly as they came, requests at their end."""
+def _ended_per_s(measured: Sequence[Exchange], window_s: float, worth: Callable[[Exchange], float]) -> float:
+    """What was completed per second inside the window, counted at the end of each answer."""
     if window_s <= 0.0:
         return 0.0
-    start = measured[0].sent_s
-    end = start + window_s
-    if not of_tokens:
-        return sum(e.completed and e.end_s <= end for e in measured) / window_s
+    end = measured[0].sent_s + window_s
+    return sum(worth(e) for e in measured if e.completed and e.end_s <= end) / window_s
+
+
+def _tokens_per_s(measured: Sequence[Exchange], window_s: float) -> float:
+    """Tokens per second inside the window, counted as evenly as they came."""
+    if window_s <= 0.0:
+        return 0.0
+    end = measured[0].sent_s + window_s
     return sum(_tokens_before(e, end) for e in measured if e.completed) / window_s
 
 
@@ -253,7 +274,8 @@ def _goodput(measured: Sequence[Exchange], slos: Sequence[Slo], window_s: float)
         asked = [v[i] for v in verdicts if v[i] is not None]
         met[slo.name] = bool(asked) and sum(bool(a) for a in asked) >= slo.share * len(asked)
     share = good / len(judged) if judged else 0.0
-    return Goodput(good / window_s if window_s > 0.0 else 0.0, share, *wilson(good, len(judged)), met)
+    rate = _ended_per_s(measured, window_s, lambda e: all(meets(e, slo) is not False for slo in slos))
+    return Goodput(rate, share, *wilson(good, len(judged)), met)
 
 
 def _growing(measured: Sequence[Exchange]) -> bool:

@@ -16,24 +16,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from rightslice.core.calibrated import StepLaw
 from rightslice.loadtesting.imports import Measured
 
 LEAST_POINTS: Final = 5
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class StepLaw:
-    """Milliseconds of one iteration: `step_ms` + `token_ms` x tokens computed + `context_token_ms` x context tokens of
-    the decoding sequences + `attention_ms` x prompt tokens x their contexts. `request_ms`: outside of the engine, of
-    each request.
-    """
-
-    step_ms: float
-    token_ms: float
-    context_token_ms: float
-    attention_ms: float = 0.0
-    request_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from rightslice.memory.room import most_decoding
 from rightslice.optimization.needs import Need
 from rightslice.optimization.options import Candidates, Option
 from rightslice.optimization.sharing import Group, Misfit, Reason, group_key, groups, options_of_group
-from rightslice.performance.laws import step_costs
+from rightslice.performance.measured import replica_costs
 from rightslice.performance.stages import stage_costs
 from rightslice.procurement.offers import Offer
 from rightslice.spec.workload import CustomMemory, Profile
@@ -400,7 +400,10 @@ def option_of(
         kv_tokens=held.kv_tokens,
         max_sequences=min(held.max_sequences, settings.max_num_seqs * settings.data_parallel_size),
     )
-    costs = step_costs(architecture, seen, settings, typical_tokens=need.typical_tokens) if need.has_load else None
+    typical, known = need.typical_tokens, need.calibrated
+    costs = (
+        replica_costs(architecture, seen, settings, typical_tokens=typical, calibrated=known) if need.has_load else None
+    )
     lowered = DTYPE_BITS[settings.weight_dtype] < DTYPE_BITS.get(architecture.published_dtype, 16)
     return Option(
         key=option_key(need.name, seen, settings, gpus),

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rightslice.catalogue.architecture import Architecture
+from rightslice.core.calibrated import Calibrated
 from rightslice.core.rng import generator
 from rightslice.core.slo import Slo, SloMetric
 from rightslice.spec.workload import DEFAULT_PRIORITY, Model, Pipeline, TrafficClass, Users, Workload
@@ -63,7 +64,10 @@ class LengthSample:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Need:
-    """One model as it must be served. Token means are weighted by rate; rates are requests/s of its own classes."""
+    """One model as it must be served. Token means are weighted by rate; rates are requests/s of its own classes.
+
+    `calibrated`: measured times of it.
+    """
 
     model: Model
     source: str
@@ -79,6 +83,7 @@ class Need:
     spare: bool
     isolation: str
     assumptions: tuple[str, ...]
+    calibrated: tuple[Calibrated, ...] = ()
 
     @property
     def name(self) -> str:

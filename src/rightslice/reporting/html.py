@@ -1,5 +1,5 @@
-"""A plan, a simulation, or a tuned autoscaler as one self-contained HTML page: no script, nothing fetched, every string
-escaped.
+"""Plans, simulations, tuned autoscalers and load tests as self-contained HTML pages: no script, nothing fetched, every
+string escaped.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from rightslice.core.quantities import format_seconds, format_usd
 from rightslice.core.replay import Replay, Tuning
 from rightslice.core.text import plural, visible
 from rightslice.core.timeline import Timeline
-from rightslice.reporting import page, replay_page, summary, svg, trials_page
+from rightslice.loadtesting.dialects import SOUND
+from rightslice.loadtesting.results import LoadTest
+from rightslice.reporting import loadtest_page, page, replay_page, summary, svg, trials_page
 from rightslice.reporting.autoscaling_text import scaled_day_text, scaling_rows, trial_rows
 from rightslice.reporting.course import run_views
+from rightslice.reporting.loadtest_text import findings
 from rightslice.reporting.replay_words import unmeasured_text, verdict_text
 from rightslice.reporting.text import figure, percent
 
 _TEMPLATES = Path(__file__).parent / "templates"
-PLAN, SIMULATION = "rightslice plan", "rightslice simulate"
+PLAN, SIMULATION, LOADTEST = "rightslice plan", "rightslice simulate", "rightslice loadtest"
 """What made a page, as it says itself."""
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|ms\b|s\b|GiB\b|GB\b))")
 
@@ -110,6 +113,25 @@ def trials_html(tuning: Tuning) -> str:
         verdict=f"{holding} of {plural(len(trials), 'setting')} hold over the same traffic",
         scatter=trials_page.scatter(trials, best),
         settings=trials_page.setting_rows(trials, best),
+    )
+
+
+def loadtest_html(report: LoadTest) -> str:
+    """The report of a load test; `requests.csv` lies beside it."""
+    return _rendered(
+        "loadtest.html.j2",
+        LOADTEST,
+        report=report,
+        verdict=loadtest_page.verdict(report),
+        findings=list(findings(report)),
+        trust=loadtest_page.trust(report),
+        asked=loadtest_page.asked_rows(report),
+        curves=loadtest_page.curves(report),
+        gaps=loadtest_page.gaps(report),
+        points=loadtest_page.point_rows(report),
+        made="Speed" if report.api in SOUND else "Tokens/s",
+        server=loadtest_page.server_rows(report),
+        troubles=loadtest_page.trouble_rows(report),
     )
 
 

@@ -1,4 +1,4 @@
-"""The bytes of a user's file, guarded: only a regular, readable, not too large UTF-8 file is read at all."""
+"""The bytes of a user's file, guarded: only a regular, readable, not too large file is read at all."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ _SIBLINGS = 1000
 
 def read_text(path: Path | str, *, max_bytes: int = MAX_BYTES, too_large_hint: str = "") -> str:
     """The text of a file without its byte order mark. Raises BadInputError with one diagnostic (RS0401-RS0406)."""
+    return _decoded(str(path), read_bytes(path, max_bytes=max_bytes, too_large_hint=too_large_hint))
+
+
+def read_bytes(path: Path | str, *, max_bytes: int = MAX_BYTES, too_large_hint: str = "") -> bytes:
+    """The bytes of a file. Raises BadInputError with one diagnostic (RS0401, RS0402, RS0404, RS0406)."""
     name = str(path)
     try:
         _refuse_special(name, max_bytes, too_large_hint)
@@ -31,7 +36,7 @@ def read_text(path: Path | str, *, max_bytes: int = MAX_BYTES, too_large_hint: s
         _refuse(name, "RS0401", "this is not a usable path")
     if len(data) > max_bytes:
         _refuse(name, "RS0404", f"larger than {max_bytes / 1e6:g} MB", too_large_hint)
-    return _decoded(name, data)
+    return data
 
 
 def _refuse(name: str, rule: str, message: str, hint: str = "") -> NoReturn:

@@ -93,3 +93,11 @@ def test_a_head_that_no_list_leaves_out_is_told() -> None:
     assert "does not leave its output head out; it is counted in bf16, as usual: 525.3 MB less" in note
     assert _of_the_head({"quant_algo": "FP8", "ignore": ["lm_head"]}) == []
     assert _of_the_head({"quant_algo": "FP8"}, tie_word_embeddings=True) == []
+
+
+def test_a_class_that_is_the_language_model_alone_has_no_tower() -> None:
+    """The figure is that of the class in Transformers 5.19, built on the meta device."""
+    found = read_architecture({**MLLAMA, "architectures": ["MllamaForCausalLM"]}, "mllama")
+    assert found.parameters == 9_775_192_080
+    assert not found.approximations
+    assert read_architecture(MLLAMA, "mllama").parameters > found.parameters

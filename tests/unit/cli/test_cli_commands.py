@@ -67,7 +67,14 @@ class Planning:
         self.failure: BaseException | None = None
 
     def plan_workload(
-        self, path: Path, *, seed: int, risk: float, progress: Callable[[str], None], over_time: bool
+        self,
+        path: Path,
+        *,
+        seed: int,
+        risk: float,
+        progress: Callable[[str], None],
+        over_time: bool,
+        calibrations: object,
     ) -> Outcome:
         self.asked = {"path": path, "seed": seed, "risk": risk}
         progress("thinking")

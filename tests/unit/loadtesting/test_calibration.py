@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightslice.app.calibrate import calibrate, read_results, simulated
+from rightslice.core.calibrated import StepLaw
 from rightslice.core.errors import BadInputError
 from rightslice.loadtesting.calibration import Engine
 from rightslice.loadtesting.imports import Measured, UnknownFormatError, imported
-from rightslice.loadtesting.step_fit import StepLaw, fit, non_negative, repeat_spread
+from rightslice.loadtesting.step_fit import fit, non_negative, repeat_spread
 
 DATA = Path(__file__).parents[2] / "data" / "loadtest"
 VLLM_CPU = DATA / "vllm-cpu"

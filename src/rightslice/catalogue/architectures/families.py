@@ -68,6 +68,12 @@ def family_of_class(name: str, *, known: bool = False) -> Family | None:
     return family(model_type) if isinstance(model_type, str) else None
 
 
+def language_model_alone(name: str) -> bool:
+    """Whether a class is the language model alone of a family whose whole is a class of its own."""
+    stem = name.removesuffix("ForCausalLM")
+    return stem != name and f"{stem}ForConditionalGeneration" in _table()["@classes"]
+
+
 def family(model_type: str) -> Family:
     """The entry of `model_type`, with the traits (and, lacking its own, the defaults) of the one it is `like`."""
     if model_type in _table() and not model_type.startswith("@"):

@@ -9,7 +9,7 @@ from rightslice.catalogue.architecture import AttentionGroup
 from rightslice.catalogue.architectures.config import ALIASES, Config, Object
 from rightslice.catalogue.architectures.connectors import PROJECTORS
 from rightslice.catalogue.architectures.decoder import decoder
-from rightslice.catalogue.architectures.families import Family, family, family_like_bert
+from rightslice.catalogue.architectures.families import Family, family, family_like_bert, language_model_alone
 from rightslice.catalogue.architectures.ledger import Ledger, unknown_family
 from rightslice.catalogue.architectures.named import named_tower
 from rightslice.catalogue.architectures.towers import tower, tower_width
@@ -97,6 +97,12 @@ def multimodal(config: Config, parent: Family) -> Ledger:
     """Language model, towers and projectors of one configuration."""
     text, child = text_part(config, parent)
     ledger = decoder(text, child)
+    ledger = replace(ledger, spelling=replace(ledger.spelling, nested=text is not config))
+    alone = language_model_alone((config.words("architectures") or ("",))[0])
+    return ledger if alone else _with_towers(ledger, config, parent, text, child)
+
+
+def _with_towers(ledger: Ledger, config: Config, parent: Family, text: Config, child: Family) -> Ledger:
     width = text.number("hidden", low=1)
     towers: list[Weight] = []
     notes = list(ledger.approximations)
@@ -132,8 +138,7 @@ def multimodal(config: Config, parent: Family) -> Ledger:
         notes.append(remark)
     counted = {*_COUNTED_KEYS, *(("projector_config",) if parent.trait("audio_projector") == "granite" else ())}
     notes += [f"{key}: this part is not counted" for key in config.parts() if key not in counted]
-    spelling = replace(ledger.spelling, nested=text is not config)
-    return replace(ledger, towers=tuple(towers), approximations=tuple(notes), spelling=spelling)
+    return replace(ledger, towers=tuple(towers), approximations=tuple(notes))
 
 
 def image_cache(config: Config, parent: Family, attention: tuple[AttentionGroup, ...]) -> list[str]:

@@ -7,7 +7,8 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter
 
-from rightslice.core.errors import BadInputError, Diagnostic
+from rightslice.core.engine import DTYPE_BITS
+from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 from rightslice.ui.cli.options import Flag
 from rightslice.ui.cli.output import terminal, write_json, write_note, write_text
 
@@ -24,6 +25,8 @@ def calibrate(  # noqa: PLR0913 - the options of the command
     max_num_seqs: int = 256,
     max_num_batched_tokens: int = 2048,
     kv_cache_tokens: int | None = None,
+    tp: int = 1,
+    dtype: str = "",
     output: Annotated[Path | None, Parameter(name=["--output", "-o"], show_default=False)] = None,
     json: Flag = False,
 ) -> int:
@@ -45,6 +48,10 @@ def calibrate(  # noqa: PLR0913 - the options of the command
         As the engine was started.
     kv_cache_tokens
         Tokens of its KV cache, as its log says; by default enough.
+    tp
+        Tensor parallel size of the engine.
+    dtype
+        Precision of its weights; by default the checkpoint's.
     output
         Where to write the calibration.
     json
@@ -56,9 +63,12 @@ def calibrate(  # noqa: PLR0913 - the options of the command
             ("max-num-seqs", max_num_seqs),
             ("max-num-batched-tokens", max_num_batched_tokens),
             ("kv-cache-tokens", 1 if kv_cache_tokens is None else kv_cache_tokens),
+            ("tp", tp),
         )
         if not 1 <= value <= LARGEST
     ]
+    if dtype and dtype not in DTYPE_BITS:
+        wrong.append(Diagnostic("RS0501", f"--dtype {dtype[:20]} is unknown", hint=did_you_mean(dtype, DTYPE_BITS)))
     if len(results) > MOST_FILES:
         wrong.append(Diagnostic("RS0501", f"{len(results)} files of results", hint=f"at most {MOST_FILES}"))
     if wrong:
@@ -68,7 +78,7 @@ def calibrate(  # noqa: PLR0913 - the options of the command
     from rightslice.loadtesting.calibration import Engine  # noqa: PLC0415
 
     points, notes = read_results(results)
-    engine = Engine(max_num_seqs, max_num_batched_tokens, kv_cache_tokens)
+    engine = Engine(max_num_seqs, max_num_batched_tokens, kv_cache_tokens, tp, dtype)
     found = calibrated(points, engine, model=model, accelerator=accelerator, notes=notes)
     if output is not None:
         from rightslice.core.documents import to_json  # noqa: PLC0415 - heavy

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from rightslice.core.plan import Plan
 
 
-def plan(
+def plan(  # noqa: PLR0913 - the options of the command
     workload: Path,
     /,
     *,
     output: Annotated[Path | None, Parameter(name=("--output", "-o"), negative=())] = None,
     seed: int = 0,
     risk: float = 0.05,
+    calibration: Annotated[tuple[Path, ...], Parameter(negative=(), show_default=False)] = (),
     no_emit: Flag = False,
     json: Flag = False,
     quiet: Flag = False,
@@ -39,6 +40,8 @@ def plan(
         Seed of the simulations, up to 2^53 - 1: the same file and seed give the same plan.
     risk
         Accepted probability that an objective fails because the predictions are wrong.
+    calibration
+        File of measured times, as rightslice calibrate -o writes it; may be given several times.
     no_emit
         Write no kubernetes/ folder.
     json
@@ -52,7 +55,14 @@ def plan(
     from rightslice.app.planning import write_plan  # noqa: PLC0415 - heavy
 
     with Progress(quiet=quiet) as progress:
-        outcome = plan_scaled(workload, seed=seed, risk=risk, progress=progress, over_time=output is not None)
+        outcome = plan_scaled(
+            workload,
+            seed=seed,
+            risk=risk,
+            progress=progress,
+            over_time=output is not None,
+            calibrations=calibration,
+        )
     for warning in outcome.warnings:
         write_note(warning.one_line())
     written: tuple[str, ...] = ()
