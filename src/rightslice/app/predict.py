@@ -149,9 +149,7 @@ def simulated(
     room = room or room_of(deployment, load, input_tokens, output_tokens)
     server = _server(deployment, room)
     test = _test(deployment, load, server, input_tokens + output_tokens)
-    lengths = _lengths(
-        max(1.0, input_tokens - load.cached_tokens), output_tokens, load.shortest_share, test.requests
-    )
+    lengths = _lengths(max(1.0, input_tokens - load.cached_tokens), output_tokens, load.shortest_share, test.requests)
     measured_by_clients = load.kind in ("closed", "open")
     outside_s = era(deployment.device, deployment.settings).request_s if measured_by_clients else 0.0
     if load.kind == "open":

@@ -142,6 +142,9 @@ def deployment_of(row: Row) -> Deployment:
         kv_dtype=_cache_dtype(architecture, name, version, kv),
         max_model_len=max(2, round(_number(row, "isl") + _number(row, "osl"))),
     )
+    if architecture.moe and harnesses.splits_requests(row):
+        ranks = settings.tensor_parallel_size
+        settings = replace(settings, tensor_parallel_size=1, data_parallel_size=ranks, expert_parallel=ranks > 1)
     usual = engine_defaults(settings, where)
     settings = replace(
         settings,

@@ -61,6 +61,7 @@ class _Layer(_Section):
     source: str
     feed_forward_launches: int
     attention_launches: dict[str, int]
+    quantised_launches: dict[str, int]
     indexer_launches: int
     small_kernel_launches: int
     small_kernel_us: float
@@ -423,7 +424,7 @@ def launches(architecture: Architecture, device: Device, settings: EngineSetting
     if quantised:
         experts_us += expert_layers * _EXPERT_MULTIPLIES * host.quantise_us
         fused = host.compiles and not expert_layers and arithmetic(device, settings.weight_dtype) == "8bit"
-        dense_us += 0.0 if kept or fused else multiplies * host.quantise_us
+        dense_us += 0.0 if kept or fused else _dense_multiplies(architecture, quantised=True) * host.quantise_us
     prefill_us = multiplies / _USUAL_MULTIPLIES * host.prefill_layer_us
     prefill_us += architecture.layers * entry.attention.prefill_floor_us
     return Launches(
@@ -434,12 +435,12 @@ def launches(architecture: Architecture, device: Device, settings: EngineSetting
     )
 
 
-def _dense_multiplies(architecture: Architecture) -> int:
-    """Dense multiplies that one step launches."""
+def _dense_multiplies(architecture: Architecture, *, quantised: bool = False) -> int:
+    """Dense multiplies that one step launches; `quantised`: only those by weights of the checkpoint's dtype."""
     layer = _document().layer
+    launched = layer.quantised_launches if quantised else layer.attention_launches
     attention = sum(
-        group.layers
-        * (layer.attention_launches[group.kind] + (layer.indexer_launches if group.indexer_elements_per_token else 0))
+        group.layers * (launched[group.kind] + (layer.indexer_launches if group.indexer_elements_per_token else 0))
         for group in architecture.attention
     )
     without = sum(group.layers for group in architecture.moe if not group.shared_parameters)
