@@ -5,7 +5,7 @@ STAMP  := .venv/.ready
 export PYTHONDONTWRITEBYTECODE :=
 export UV_NO_PROGRESS := 1
 
-.PHONY: help setup demo test oracle check format bench docs lock clean
+.PHONY: help setup demo test soak oracle check format bench docs lock clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -29,6 +29,10 @@ demo: setup
 ## make test    every test; what needs an absent Debian package is skipped by name with the install command
 test: setup
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+## make soak    200 random workloads planned and checked (several minutes)
+soak: setup
+	@RIGHTSLICE_SOAK=200 $(BIN)/python -m pytest -q tests/integration/test_random_plans.py
 
 ## make oracle  vLLM itself (CPU build, 3 GB, several minutes): the KV cache of every shipped model, and its scheduler
 oracle: setup .venv-oracle/.ready

@@ -14,7 +14,12 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # tests of the hub bring their own
 sys.path.insert(0, str(Path(__file__).parent))
 
 NO_SKIP = os.environ.get("RIGHTSLICE_NO_SKIP") == "1"
-PROGRAMS = {"chromium": "chromium", "chromium-driver": "chromedriver", "prometheus": "promtool"}
+PROGRAMS = {
+    "chromium": "chromium",
+    "chromium-driver": "chromedriver",
+    "prometheus": "promtool",
+    "kubernetes-client": "kubectl",
+}
 _missing: set[str] = set()
 
 settings.register_profile("default", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

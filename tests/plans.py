@@ -27,8 +27,10 @@ from rightslice.core.plan import (
     Purchase,
     Replicas,
     Request,
+    SloResult,
     Slot,
 )
+from rightslice.core.slo import Slo
 
 GIB = 2**30
 LLAMA_8B = "meta-llama/Llama-3.1-8B-Instruct"
@@ -347,3 +349,11 @@ EVERY = {
     "voice-shared": voice_shared,
     "voice-mps": voice_mps,
 }
+
+
+def with_objectives(plan: Plan) -> Plan:
+    """The plan with three objectives for every model, and a budget."""
+    slos = (Slo("ttft", 0.8), Slo("tpot", 0.05), Slo("e2e", 12.0))
+    asked = tuple(SloResult("class", slo, slo.at_most_s * 500.0, 0.99, True) for slo in slos)
+    models = tuple(replace(model, slos=asked) for model in plan.models)
+    return replace(plan, models=models, workload={"budget": {"monthly": "$100000"}})

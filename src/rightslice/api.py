@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rightslice.app.autoscaling import plan_scaled
+from rightslice.app.difference import diff_plans
 from rightslice.app.linting import LintReport, lint_paths
 from rightslice.app.predict import Load
 from rightslice.app.predict_one import Answer, Asked, predict_one
@@ -13,23 +14,40 @@ from rightslice.app.simulating import simulate_plan
 from rightslice.app.sizing import size_model
 from rightslice.app.what_if import WhatIf
 
-__all__ = ["Asked", "LintReport", "Load", "WhatIf", "lint", "plan", "predict", "simulate", "size"]
+__all__ = ["Asked", "LintReport", "Load", "WhatIf", "diff", "lint", "plan", "predict", "simulate", "size"]
 
 if TYPE_CHECKING:
+    from rightslice.core.difference import PlanDifference
     from rightslice.core.plan import Plan
     from rightslice.core.replay import Replay
     from rightslice.memory.sizing import SizeReport
 
 
-def plan(workload: str | Path, *, seed: int = 0, risk: float = 0.05, calibration: str | Path | None = None) -> Plan:
+def plan(
+    workload: str | Path,
+    *,
+    seed: int = 0,
+    risk: float = 0.05,
+    current: str | Path | None = None,
+    calibration: str | Path | None = None,
+) -> Plan:
     """The cheapest deployment of a workload file whose simulation keeps the objectives.
 
-    `risk` is the accepted probability, over prediction error, that an objective fails. An infeasible workload returns
-    a plan with `feasible` False and `binding` set. `calibration`: a file of measured times. Raises BadInputError for a
-    bad file.
+    `risk` is the accepted probability, over prediction error, that an objective fails. `current`: a plan or layout file
+    that runs now; the plan changes few of its GPUs and tells the steps. `calibration`: a file of measured times. An
+    infeasible workload returns a plan with `feasible` False and `binding` set. Raises BadInputError for a bad file.
     """
-    measured = [Path(calibration)] if calibration is not None else []
-    return plan_scaled(Path(workload), seed=seed, risk=risk, calibrations=measured).plan
+    today = None if current is None else Path(current)
+    measured = [] if calibration is None else [Path(calibration)]
+    return plan_scaled(Path(workload), seed=seed, risk=risk, current=today, calibrations=measured).plan
+
+
+def diff(old: str | Path, new: str | Path) -> PlanDifference:
+    """What differs between two plans: cost, GPUs, replicas, and the GPUs that change.
+
+    Each is a `plan.json` or the folder that holds one. Raises BadInputError for anything else and for infeasible plans.
+    """
+    return diff_plans(Path(old), Path(new))
 
 
 def lint(*paths: str | Path, accelerator: str = "") -> LintReport:

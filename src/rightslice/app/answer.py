@@ -9,18 +9,24 @@ from rightslice.app.state import Question
 from rightslice.core.plan import Alternative, Rejection
 from rightslice.optimization.evidence import Evidence
 from rightslice.procurement.money import hours_per_month
+from rightslice.procurement.offers import Offer
 from rightslice.spec.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be answered: the workload over the whole market, and the accepted risk."""
+    """What is to be answered: the workload over the whole market with these engines, and the accepted risk.
+
+    `written`: the workload without the groups on shared GPUs that were added to it, where some were.
+    """
 
     workload: Workload
     question: Question
     rejections: tuple[Rejection, ...]
     seed: int
     risk: float
+    engines: tuple[str, ...]
+    written: Workload | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,12 @@ class Answer:
     def risk(self) -> float:
         """Accepted probability that an objective fails."""
         return self.asked.risk
+
+    @property
+    def used(self) -> list[Offer]:
+        """What the proposal buys."""
+        proposal = self.found.proposal
+        return [proposal.offer_of[pool] for pool, nodes in sorted(proposal.packing.nodes.items()) if nodes > 0]
 
     @property
     def hours(self) -> float:

@@ -45,11 +45,18 @@ def plan_scaled(
     risk: float = 0.05,
     progress: Callable[[str], None] = _silent,
     over_time: bool = False,
+    current: Path | None = None,
     calibrations: Sequence[Path] = (),
 ) -> PlanOutcome:
     """`plan_workload`, and the autoscalers of models that ask for one. Raises as it does."""
     outcome = plan_workload(
-        path, seed=seed, risk=risk, progress=progress, over_time=over_time, calibrations=calibrations
+        path,
+        seed=seed,
+        risk=risk,
+        progress=progress,
+        over_time=over_time,
+        current=current,
+        calibrations=calibrations,
     )
     clock = Clock()
     with clock.running("autoscale_cpu_s"):

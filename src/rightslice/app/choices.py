@@ -1,4 +1,4 @@
-"""Several sources for one model, several regions for clients far away: each combination is planned as its own workload.
+"""Several sources for one model, regions for clients far away, GPUs shared or not: each is planned as its own workload.
 
 The cheapest that holds wins, so that the price of a region stands against its latency.
 """
@@ -13,6 +13,7 @@ from itertools import product
 from rightslice.app.answer import Answer
 from rightslice.app.decide import describe
 from rightslice.app.explain import what_binds, works_too
+from rightslice.app.grouping import sharing_text
 from rightslice.app.network import client_regions, planned_network
 from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.core.plan import Rejection
@@ -75,6 +76,8 @@ def _rejection(answer: Answer, chosen: Answer) -> Rejection:
         return _rejected_region(answer, chosen)
     pairs = zip(answer.workload.models, chosen.workload.models, strict=True)
     changed = [(mine, theirs) for mine, theirs in pairs if mine.source != theirs.source]
+    if not changed:
+        return _rejected_sharing(answer, chosen)
     option = ", ".join(f"{mine.name} as {mine.source[0]}" for mine, _ in changed)
     models = ", ".join(mine.name for mine, _ in changed)
     if not answer.holds:
@@ -83,6 +86,18 @@ def _rejection(answer: Answer, chosen: Answer) -> Rejection:
     more = works_too(answer.monthly_usd - chosen.monthly_usd)
     reason = f"{more} than {instead} ({describe(answer.found)})"
     return Rejection(option, models, "RS4003", reason, monthly_usd=answer.monthly_usd)
+
+
+def _rejected_sharing(answer: Answer, chosen: Answer) -> Rejection:
+    """`asr + tts by time-slicing`, or every model on GPUs and slices of its own."""
+    mine, theirs = sharing_text(answer.workload), sharing_text(chosen.workload)
+    option = mine or "GPUs and slices of their own"
+    models = [m.name for m, t in zip(answer.workload.models, chosen.workload.models, strict=True) if m != t]
+    if not answer.holds:
+        return Rejection(option, ", ".join(models), "RS4001", what_binds(answer))
+    more = works_too(answer.monthly_usd - chosen.monthly_usd)
+    reason = f"{more} than {theirs or 'GPUs and slices of their own'} ({describe(answer.found)})"
+    return Rejection(option, ", ".join(models), "RS4003", reason, monthly_usd=answer.monthly_usd)
 
 
 def _rejected_region(answer: Answer, chosen: Answer) -> Rejection:

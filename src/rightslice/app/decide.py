@@ -101,7 +101,7 @@ def _fleets(asked: Asked) -> Iterator[_Start]:
 
 
 def _start(asked: Asked, question: Question, accelerator: str) -> _Start:
-    proposal = State.optimistic(question, at_quantile(_quantile(asked))).proposal
+    proposal = State.optimistic(question, at_quantile(start_quantile(asked))).proposal
     if not proposal.feasible:
         return _Start(question, accelerator, math.inf, math.inf)
     return _Start(question, accelerator, proposal.packing.usd_per_hour, proposal.packing.bound_usd_per_hour)
@@ -124,7 +124,7 @@ def _rivals(asked: Asked, fleets: list[_Start]) -> list[_Start]:
     return sorted(able_starts, key=lambda start: (start.usd_per_hour, start.accelerator))[:most]
 
 
-def _quantile(asked: Asked) -> float:
+def start_quantile(asked: Asked) -> float:
     """Standard deviations of error to start from.
 
     Groups of models that no pipeline ties together must each hold: the quantile is that of (1 - risk) to the power of
@@ -143,7 +143,7 @@ def _at_risk(asked: Asked, question: Question, progress: Callable[[str], None]) 
 
     What is found then is pruned, as far as the draws still keep it.
     """
-    z = _quantile(asked)
+    z = start_quantile(asked)
     uncertain = any(sigma(option) > 0 for option in question.options.values())
     verified: Answer | None = None
     known = None

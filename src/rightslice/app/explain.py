@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from rightslice.app.answer import Answer
 from rightslice.app.day import day_gpu_hours
+from rightslice.app.partition_reasons import partition_reasons
 from rightslice.app.rating import rate_at_slo, unreachable
 from rightslice.app.splits import other_splits
 from rightslice.app.warn import requests_to_make, warnings
@@ -15,6 +16,7 @@ from rightslice.catalogue.hardware import WHOLE
 from rightslice.core.plan import Baseline, Binding, Bound, MonthlyCost, Plan, Rejection
 from rightslice.core.quantities import format_seconds, format_usd
 from rightslice.core.rates import RateTable
+from rightslice.core.reasons import Saving
 from rightslice.optimization.assemble import Fleet, fleet, planned_models, planned_pipelines
 from rightslice.optimization.costing import TokenPrice, monthly_cost, token_prices
 from rightslice.optimization.evidence import Evidence
@@ -73,7 +75,16 @@ def plan_document(answer: Answer, evidence: Evidence) -> Plan:
         warnings=warnings(answer.workload, question, made, _without_spare(answer)),
         assumptions=_assumptions(answer),
         binding=binding,
+        partitions=partition_reasons(answer, made),
+        savings=_savings(answer),
     )
+
+
+def _savings(answer: Answer) -> tuple[Saving, ...]:
+    """Dearest limit first."""
+    shadow = answer.found.proposal.packing.shadow_usd_per_hour
+    found = (Saving(limit, usd * answer.hours) for limit, usd in shadow.items())
+    return tuple(sorted(found, key=lambda saving: (-saving.monthly_usd, saving.limit)))
 
 
 def _rates(answer: Answer) -> RateTable:
@@ -147,6 +158,10 @@ def what_binds(answer: Answer) -> str:
     packing = answer.found.proposal.packing
     if packing.status == "infeasible":
         return "Not enough machines: " + ("; ".join(_limits(packing.binding, packing.shortfall)) or "no packing exists")
+    if answer.found.verified:
+        return (
+            f"The objectives hold as predicted, but not at the accepted risk of {answer.risk:g}: the error is too wide."
+        )
     missed = [
         f"{o.slo.name} <= {format_seconds(o.slo.at_most_s)} is kept by {o.achieved_share:.1%} of requests"
         for result in answer.found.results

@@ -2,39 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rightslice.app.answer import Asked
+from rightslice.app.answer import Answer, Asked
 from rightslice.app.calibrated import of_models, read_calibrations, told_of
 from rightslice.app.choices import cheapest, choices
 from rightslice.app.clock import Clock
 from rightslice.app.decide import decide, describe, least_usd_per_hour
 from rightslice.app.explain import affordable, infeasible_plan, plan_document
+from rightslice.app.grouping import shared_workload
 from rightslice.app.judge import course, judge
 from rightslice.app.knowledge import known_names
 from rightslice.app.models import find_model
 from rightslice.app.network import planned_network
 from rightslice.app.scenarios import draw_loads
 from rightslice.app.state import Question
+from rightslice.app.today import read_today, with_changes
 from rightslice.app.ways_out import Retry, ways_out
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.engines import engine
-from rightslice.catalogue.platforms import default_platform
+from rightslice.catalogue.platforms import default_platform, with_operator
 from rightslice.core.calibrated import Calibrated
 from rightslice.core.documents import to_json
 from rightslice.core.errors import BadInputError, Diagnostic, RightsliceError
 from rightslice.core.files import check_folder, write_together
 from rightslice.core.plan import Plan, Rejection
+from rightslice.core.reasons import PlatformCost
 from rightslice.core.rng import checked_seed
 from rightslice.core.timeline import Timeline
 from rightslice.manifests.render import render
 from rightslice.memory.speculation import speculation_problem
-from rightslice.optimization.candidates import candidates, sites
+from rightslice.optimization.candidates import candidates
 from rightslice.optimization.needs import needs
 from rightslice.optimization.propose import Market
+from rightslice.optimization.sites import sites
+from rightslice.optimization.today import NodeNow
 from rightslice.packing.solver import Effort
 from rightslice.procurement.money import hours_per_month
 from rightslice.procurement.offers import offers, quota_limits
@@ -74,11 +79,14 @@ def plan_workload(
     risk: float = 0.05,
     progress: Callable[[str], None] = _silent,
     over_time: bool = False,
+    current: Path | None = None,
     calibrations: Sequence[Path] = (),
 ) -> PlanOutcome:
     """Plan a workload file. `risk`: accepted probability, over prediction error, that an objective fails.
 
-    `over_time`: play the verification once more and keep its course. `calibrations`: files of measured times.
+    `over_time`: play the verification once more and keep its course. `current`: a plan or layout that runs now; its
+    GPUs stay as they are where that costs next to nothing, and the plan tells the steps. `calibrations`: files of
+    measured times.
 
     Raises BadInputError for a bad file or option; an infeasible workload returns a plan that says what binds.
     """
@@ -89,40 +97,95 @@ def plan_workload(
     with clock.running("read_s"):
         loaded = load_workload(path, known_names())
         wanted = choices(loaded.workload)
-        known = [architectures_of(workload) for workload in wanted]
+        known: list[Architectures] = [architectures_of(workload) for workload in wanted]
         traces = traces_of(loaded.workload, path.parent)
         measured = read_calibrations(calibrations)
-    answers = []
+        today = read_today(current) if current else ()
+    asking = _Asking(traces, seed, risk, measured, today, clock)
+    answered: list[tuple[Answer, Architectures]] = []
     for workload, architectures in zip(wanted, known, strict=True):
-        progress("candidates")
-        with clock.running("candidates_cpu_s"):
-            question, market_rejections = _question(workload, architectures, traces, seed, clock, measured)
-        answers.append(decide(Asked(workload, question, market_rejections, seed, risk), progress))
-    answer = cheapest(answers)
-    architectures = known[wanted.index(answer.workload)]
+        variants = _asked(workload, architectures, asking, progress)
+        answered += [(decide(asked, progress), architectures) for asked in variants]
+    answer = cheapest([found for found, _ in answered])
+    architectures = next(known for found, known in answered if found.workload is answer.workload)
     if answer.holds or answer.found.verified:
         answer = replace(answer, evidence=judge(answer.question, answer.found.proposal, answer.found.rounds, seed))
     plan = plan_document(answer, answer.evidence) if answer.evidence else infeasible_plan(answer)
     if plan.binding:
         progress("ways out")
-        tried = ways_out(answer, _retry(architectures, traces, seed, risk, measured))
+        tried = ways_out(answer, _retry(architectures, replace(asking, clock=Clock(), today=())))
         plan = replace(plan, binding=replace(plan.binding, ways_out=(*plan.binding.ways_out, *tried)))
     told = tuple(map(told_of, measured))
     plan = replace(plan, workload=loaded.plain, calibrations=measured, assumptions=(*plan.assumptions, *told))
+    if today and plan.feasible:
+        plan = with_changes(plan, today)
+    if plan.feasible:
+        progress("what the platform costs")
+        plan = replace(plan, platform_costs=tuple(_platform_costs(answer, architectures, asking)))
     timelines = course(answer.question, answer.found.proposal.counts) if over_time and answer.evidence else ()
     return PlanOutcome(plan, {**NO_TIMINGS, **clock.timings()}, loaded.warnings, timelines)
 
 
-def _retry(
-    architectures: Mapping[str, Architecture | None],
-    traces: Mapping[str, Trace],
-    seed: int,
-    risk: float,
-    measured: Sequence[Calibrated],
-) -> Retry:
+Architectures = Mapping[str, Architecture | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """What is the same for every variant of a workload."""
+
+    traces: Mapping[str, Trace]
+    seed: int
+    risk: float
+    measured: tuple[Calibrated, ...]
+    today: tuple[NodeNow, ...]
+    clock: Clock
+
+
+def _asked(
+    workload: Workload, architectures: Architectures, asking: _Asking, progress: Callable[[str], None]
+) -> Iterator[Asked]:
+    """The workload as it is, then with models on shared GPUs where that is expected to be cheaper."""
+
+    def ask(variant: Workload) -> Asked:
+        progress("candidates")
+        with asking.clock.running("candidates_cpu_s"):
+            question, rejections = _question(variant, architectures, asking)
+        return Asked(variant, question, rejections, asking.seed, asking.risk, _engines(variant))
+
+    asked = ask(workload)
+    yield asked
+    with asking.clock.running("pack_cpu_s"):
+        shared = shared_workload(asked)
+    if shared:
+        yield replace(ask(shared), written=workload)
+
+
+def _platform_costs(answer: Answer, architectures: Architectures, asking: _Asking) -> Iterator[PlatformCost]:
+    """For each platform in use that cannot make every layout: what the workload costs with the GPU Operator.
+
+    Planned in full where the packing expects a saving.
+    """
+    written = answer.asked.written or answer.workload
+    for provider in sorted({offer.machine.provider for offer in answer.used}):
+        platform = answer.question.market.platform_of[provider]
+        instead = with_operator(platform)
+        if not instead:
+            continue
+        named = {**answer.asked.question.market.platform_of, provider: instead}
+        wider = written.model_copy(update={"fleet": written.fleet.model_copy(update={"platform": named})})
+        asked = list(_asked(wider, architectures, asking, _silent))
+        if min(map(least_usd_per_hour, asked)) >= least_usd_per_hour(answer.asked) * (1 - NEAR_ENOUGH):
+            continue
+        best = cheapest([decide(one, _silent) for one in asked])
+        saved = answer.monthly_usd - best.monthly_usd
+        if best.holds and saved > 0.5:
+            yield PlatformCost(provider, platform, instead, best.monthly_usd, saved)
+
+
+def _retry(architectures: Architectures, asking: _Asking) -> Retry:
     def attempt(workload: Workload) -> tuple[float, str] | None:
-        question, rejections = _question(workload, architectures, traces, seed, Clock(), measured)
-        asked = Asked(workload, question, rejections, seed, risk)
+        question, rejections = _question(workload, architectures, asking)
+        asked = Asked(workload, question, rejections, asking.seed, asking.risk, _engines(workload))
         budget = workload.budget.monthly
         if budget is not None and least_usd_per_hour(asked) * hours_per_month(workload.hours) > budget:
             return None
@@ -211,18 +274,18 @@ def _platforms(workload: Workload, providers: Sequence[str]) -> dict[str, str]:
 
 def _question(
     workload: Workload,
-    architectures: Mapping[str, Architecture | None],
-    traces: Mapping[str, Trace],
-    seed: int,
-    clock: Clock,
-    measured: Sequence[Calibrated],
+    architectures: Architectures,
+    asking: _Asking,
 ) -> tuple[Question, tuple[Rejection, ...]]:
-    known = of_models(measured, architectures)
+    traces, seed, clock = asking.traces, asking.seed, asking.clock
+    known = of_models(asking.measured, architectures)
     wanted = tuple(replace(n, calibrated=known.get(n.name, ())) for n in needs(workload, architectures, traces))
     interruptible = any(model.interruptible for model in workload.models)
     offered, refused = offers(workload.fleet, interruptible=interruptible)
     providers = sorted({offer.machine.provider for offer in offered} | {ON_PREMISES})
-    market = Market(offered, _platforms(workload, providers), quota_limits(workload.fleet), _effort(len(wanted)))
+    market = Market(
+        offered, _platforms(workload, providers), quota_limits(workload.fleet), _effort(len(wanted)), asking.today
+    )
     found = candidates(wanted, sites(offered, market.platform_of), _engines(workload))
     network = planned_network(workload)
     loads = tuple(replace(load, network=network) for load in draw_loads(workload, wanted, traces, seed))

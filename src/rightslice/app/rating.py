@@ -68,6 +68,18 @@ def unreachable(need: Need, option: Option, slowdown: float) -> Fastest:
     return Fastest(None, 0.0)
 
 
+def tolerance(need: Need, option: Option, budget_s: float | None) -> float:
+    """Times over the option's own at which an idle replica just keeps every objective and the stage's budget."""
+    limits = [budget_s / fastest_s(need, option, 1.0)] if budget_s is not None and option.costs else []
+    if isinstance(option.costs, StepCosts):
+        for sample in need.samples:
+            times = _times(option.costs, sample, option)
+            limits += [slo.at_most_s / float(np.quantile(_of(times, slo), slo.share)) for slo in sample.slos]
+    elif option.costs is not None:
+        limits += [slo.at_most_s / fastest_s(need, option, 1.0) for slo in need.slos if slo.metric == "e2e"]
+    return min(limits, default=math.inf)
+
+
 def _times(costs: StepCosts, sample: LengthSample, option: Option) -> UnloadedTimes:
     """At best: what may be in the prefix cache is there, and costs nothing."""
     prompts = sample.input_tokens

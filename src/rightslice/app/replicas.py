@@ -13,9 +13,9 @@ from rightslice.catalogue.mig import share_of_gpu
 from rightslice.core.engine import EngineSettings
 from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.core.plan import Deployment, Plan, PlannedModel, Pool
-from rightslice.optimization.candidates import option_key, option_of
 from rightslice.optimization.needs import Need
 from rightslice.optimization.options import Option
+from rightslice.optimization.served import option_key, option_of
 from rightslice.optimization.sharing import joined
 from rightslice.performance.measured import replica_costs
 from rightslice.performance.stages import stage_costs

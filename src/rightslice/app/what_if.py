@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
 from rightslice.app.knowledge import known_names
+from rightslice.catalogue.hardware import ON_ONE_GPU
 from rightslice.core.errors import BadInputError, Diagnostic, did_you_mean
 from rightslice.core.plan import Plan
 from rightslice.core.quantities import format_seconds
@@ -125,17 +126,30 @@ def _replayed(document: Mapping[str, Any], trace: Path) -> dict[str, Any]:
 
 
 def workload_of(plan: Plan, document: Mapping[str, Any]) -> Workload:
-    """The document with the sources that the plan chose. Raises BadInputError."""
+    """The document with the sources and the groups on shared GPUs that the plan chose. Raises BadInputError."""
     try:
         loaded = parse_workload(json.dumps(document), file="", known=known_names())
     except BadInputError as error:  # places in a text that nobody sees
         raise BadInputError([replace(found, location=None) for found in error.diagnostics]) from None
     planned = {model.name: model.source for model in plan.models}
+    groups = dict(_shared(plan))
     models = tuple(
-        model.model_copy(update={"source": _chosen(model.source, planned.get(model.name, ""))})
+        model.model_copy(
+            update={"source": _chosen(model.source, planned.get(model.name, "")), **groups.get(model.name, {})}
+        )
         for model in loaded.workload.models
     )
     return loaded.workload.model_copy(update={"models": models})
+
+
+def _shared(plan: Plan) -> Iterator[tuple[str, dict[str, str]]]:
+    """Model on shared GPUs -> how, and the label of its group, which names the pool's layout."""
+    layouts = {pool.name: pool.layouts[0].name for pool in plan.pools if pool.layouts}
+    for model in plan.models:
+        for found in model.deployments:
+            label = layouts.get(found.pool, "").removeprefix(found.partition).removeprefix("-")
+            if found.partition in ON_ONE_GPU:
+                yield model.name, {"partition": found.partition, **({"gpu": label} if label else {})}
 
 
 def _chosen(sources: tuple[str, ...], planned: str) -> tuple[str, ...]:

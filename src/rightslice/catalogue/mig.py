@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from rightslice.catalogue.datafiles import read_json
-from rightslice.catalogue.hardware import MigGeometry, MigProfile
+from rightslice.catalogue.hardware import ON_ONE_GPU, WHOLE, MigGeometry, MigProfile
 
 GIB = 2**30
 Placements = tuple[tuple[str, int], ...]
@@ -69,6 +69,31 @@ def takes_all_memory(accelerator: str, profile: str) -> bool:
     """Whether a slice of this profile is the whole GPU, less what MIG itself takes."""
     table = geometry(accelerator)
     return table is not None and any(p.name == profile and p.mem_units == table.mem_units for p in table.profiles)
+
+
+def impossible(accelerator: str, slots: Sequence[tuple[str, int]]) -> str:
+    """Why these (partition, start) cannot be on one GPU together; empty where they can.
+
+    A MIG instance takes the memory units from its start; shared GPUs and whole ones have nothing beside them.
+    """
+    kinds = {partition if partition in (WHOLE, *ON_ONE_GPU) else "MIG" for partition, _ in slots}
+    if len(kinds) > 1 or (kinds == {WHOLE} and len(slots) > 1):
+        return f"{' and '.join(sorted({partition for partition, _ in slots}))} cannot be on one GPU together"
+    if kinds != {"MIG"}:
+        return ""
+    table = geometry(accelerator)
+    taken: set[int] = set()
+    for partition, start in slots:
+        profile = next((p for p in table.profiles if p.name == partition), None) if table else None
+        if profile is None:
+            return f"{accelerator} has no profile {partition}"
+        if start not in profile.starts:
+            return f"{partition} cannot start at {start}, only at {', '.join(map(str, profile.starts))}"
+        units = set(range(start, start + profile.mem_units))
+        if units & taken:
+            return f"{partition} at {start} overlaps another slice"
+        taken |= units
+    return ""
 
 
 def share_of_gpu(accelerator: str, partition: str) -> float:

@@ -152,6 +152,16 @@ def _platform(name: str, row: Mapping[str, Any], sources: Mapping[str, str]) -> 
     )
 
 
+def with_operator(platform: str) -> str:
+    """The platform of the same provider on which the GPU Operator makes every layout; empty where there is none, or
+    where this one does."""
+    mine = platforms()[platform]
+    if mine.mig == "any-layout":
+        return ""
+    others = (p.name for p in platforms().values() if p.provider == mine.provider and p.mig == "any-layout")
+    return next(others, "")
+
+
 def default_platform(provider: str) -> str:
     """The platform planned for when the workload names none: the provider's own, else self-managed Kubernetes."""
     document = read_json("platforms.json")

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rightslice.core.calibrated import Calibrated
+from rightslice.core.changes import Changes
 from rightslice.core.engine import EngineSettings
 from rightslice.core.estimate import Estimate
+from rightslice.core.reasons import PartitionReason, PlatformCost, Saving
 from rightslice.core.replay import Trial
 from rightslice.core.slo import Slo
 
@@ -225,13 +227,17 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """One GPU of one node and who lives on it. `memory_bytes` is the visible memory of the whole GPU."""
+    """One GPU of one node and who lives on it. `memory_bytes` is the visible memory of the whole GPU.
+
+    `layout`: which of its pool's layouts it has; empty where that is not stated.
+    """
 
     pool: str
     node: int
     gpu: int
     memory_bytes: int
     slots: tuple[Slot, ...]
+    layout: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +378,9 @@ class Plan:
     """The whole answer. `monthly_usd`, `bound` and `verification` are None when infeasible.
 
     `workload`: the document that it answers, as written, and `calibrations`: the measured times that it was made with,
-    so that the plan can be simulated and explained by itself.
+    so that the plan can be simulated and explained by itself. `changes`: from what runs today, where that was given.
+    `savings`: what one more GPU of each limit is worth; `platform_costs`: what limits of platforms cost; `partitions`:
+    why models run on whole GPUs, slices or shared GPUs.
     """
 
     name: str
@@ -401,6 +409,10 @@ class Plan:
     assumptions: tuple[str, ...] = ()
     binding: Binding | None = None
     workload: dict[str, Any] | None = None
+    changes: Changes | None = None
+    partitions: tuple[PartitionReason, ...] = ()
+    savings: tuple[Saving, ...] = ()
+    platform_costs: tuple[PlatformCost, ...] = ()
     calibrations: tuple[Calibrated, ...] = ()
     schema: str = PLAN_SCHEMA
 

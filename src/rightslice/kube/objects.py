@@ -179,3 +179,30 @@ def kustomization(resources: Sequence[str], images: Sequence[Strings] = ()) -> O
             "images": [dict(image) for image in images] or None,
         }
     )
+
+
+def kustomize_component(resources: Sequence[str]) -> Object:
+    """kustomize.config.k8s.io/v1alpha1 Component: objects that an overlay adds."""
+    return {
+        "apiVersion": "kustomize.config.k8s.io/v1alpha1",
+        "kind": "Component",
+        "resources": list(resources),
+    }
+
+
+def overlay(resources: Sequence[str], components: Sequence[str], patches: Sequence[Json] = ()) -> Object:
+    """kustomize.config.k8s.io/v1beta1 Kustomization that adds components and changes what they hold."""
+    return filled(
+        {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "resources": list(resources),
+            "components": list(components) or None,
+            "patches": list(patches) or None,
+        }
+    )
+
+
+def custom(api_version: str, kind: str, metadata: Metadata, spec: Fields) -> Object:
+    """Any object with a spec."""
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata.fields(), "spec": filled(spec)}

@@ -26,10 +26,15 @@ class NodeLayout:
         return any(set(cut) - set(ON_ONE_GPU) for cut in self.gpus)
 
 
+def node_cuts(plan: Plan, pool: Pool) -> list[tuple[Cut, ...]]:
+    """The cut of every GPU of every node of the pool."""
+    cuts = _cuts(plan, pool)
+    return [tuple(cuts[node, gpu] for gpu in range(pool.gpus_per_node)) for node in range(pool.nodes)]
+
+
 def node_layouts(plan: Plan, pool: Pool) -> tuple[NodeLayout, ...]:
     """The distinct layouts of the pool's nodes, in the order of their first node."""
-    cuts = _cuts(plan, pool)
-    per_node = [tuple(cuts[node, gpu] for gpu in range(pool.gpus_per_node)) for node in range(pool.nodes)]
+    per_node = node_cuts(plan, pool)
     counted: list[tuple[tuple[Cut, ...], int]] = []
     for gpus in per_node:
         if all(gpus != seen for seen, _ in counted):
@@ -70,14 +75,18 @@ def has_spare(plan: Plan, deployment: Deployment) -> bool:
 def _cuts(plan: Plan, pool: Pool) -> dict[tuple[int, int], Cut]:
     """(node, GPU) -> its cut.
 
-    A placement lists the tenants of a GPU; which of the pool's layouts it has is found by matching: GPUs with most
+    Where a placement does not say which of the pool's layouts its GPU has, it is found by matching: GPUs with most
     tenants first, each takes the remaining layout that holds its tenants with the least left over.
     """
     tenants = _tenants(plan, pool)
     remaining = {use.name: use.gpus for use in pool.layouts}
     offered = {use.name: use.profiles for use in pool.layouts}
-    places = [(node, gpu) for node in range(pool.nodes) for gpu in range(pool.gpus_per_node)]
-    cuts: dict[tuple[int, int], Cut] = {}
+    stated = {(p.node, p.gpu): p.layout for p in plan.placements if p.pool == pool.name and p.layout in offered}
+    cuts: dict[tuple[int, int], Cut] = {place: offered[name] for place, name in stated.items()}
+    for name in stated.values():
+        remaining[name] -= 1
+    every = [(node, gpu) for node in range(pool.nodes) for gpu in range(pool.gpus_per_node)]
+    places = [place for place in every if place not in stated]
     for place in sorted(places, key=lambda at: (-sum(tenants.get(at, Counter()).values()), at)):
         present = tenants.get(place, Counter())
         name = _fitting(present, remaining, offered)

@@ -166,7 +166,7 @@ def _container(unit: Unit, *, worker: bool) -> Object:
     return filled(
         {
             "name": "server",
-            "image": unit.image,
+            "image": unit.pulled_image,
             "command": list(command(unit)) or None,
             "args": arguments(unit, worker=worker) or None,
             "env": environment(unit) or None,
@@ -233,6 +233,8 @@ def environment(unit: Unit) -> list[Json]:
         constant |= facts.environment(settings, unit.model.source)
     if unit.launch.ready_timeout:
         constant[unit.launch.ready_timeout] = str(startup_budget_s(unit.weights_bytes))
+    if unit.launch.hub_token and unit.mirrors.hub_endpoint:
+        constant["HF_ENDPOINT"] = unit.mirrors.hub_endpoint
     listed: list[Json] = [{"name": name, "value": constant[name]} for name in sorted(constant)]
     if unit.grouped and unit.launch.nodes and unit.launch.nodes.address_variable:
         address: Mapping[str, Json] = {"fieldRef": {"fieldPath": "status.podIP"}}

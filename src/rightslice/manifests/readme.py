@@ -6,9 +6,17 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import Final
 
-from rightslice.core.quantities import format_usd
+from rightslice.core.quantities import format_bytes, format_usd
 from rightslice.core.text import plural
 from rightslice.manifests.autoscalers import ADAPTER_VALUES, scaled_units
+from rightslice.manifests.components.choose import (
+    COMPONENTS_FOLDER,
+    OVERLAYS_FOLDER,
+    about,
+    components,
+    overlays,
+    taken,
+)
 from rightslice.manifests.evaluate import EVALUATION_FOLDER, evaluations
 from rightslice.manifests.partitions import named_layouts
 from rightslice.manifests.pods import cache_gib, shm_gib, stop
@@ -34,8 +42,12 @@ def readme(view: View) -> str:
         _files(view),
         *_before(view),
         *_steps(view),
+        "## What is downloaded",
+        _downloads(view),
         "## Why the objects look like this",
         _reasons(view),
+        "## Components and overlays",
+        _components(view),
         "## Not emitted yet",
         _missing(view),
         *_warnings(view),
@@ -120,6 +132,22 @@ def _steps(view: View) -> list[str]:
     return parts
 
 
+def _downloads(view: View) -> str:
+    """Images and weights, for sites without internet."""
+    rows = ["| what | from | size |", "|---|---|---|"]
+    for image in dict.fromkeys(unit.pulled_image for unit in view.units):
+        published = next(unit.image for unit in view.units if unit.pulled_image == image)
+        rows.append(f"| image | `{image}`{'' if image == published else f' (published as `{published}`)'} | |")
+    for source, size in dict.fromkeys((unit.model.source, unit.weights_bytes) for unit in view.units):
+        if source:
+            rows.append(f"| weights | `{plain(source)}` | {format_bytes(size) if size else 'not known'} |")
+    how = (
+        "Where nodes reach no registry or no hub: copy these, then `rightslice emit PLAN -o DIR --registry-prefix "
+        "registry.example/ai --hub-endpoint https://hub.example`."
+    )
+    return "\n".join([*rows, "", how])
+
+
 def _reasons(view: View) -> str:
     text = (files("rightslice.manifests") / "data" / "reasons.md").read_text(encoding="utf-8")
     return text.rstrip().format(
@@ -146,11 +174,23 @@ def _missing(view: View) -> str:
         kept = [f"`{unit.name}`" for unit in view.units if not unit.scaling]
         whose = f" of {', '.join(kept)}" if len(kept) < len(view.units) else ""
         lines.append(f"- autoscaling: replicas{whose} stay at the planned count")
-    lines += [
-        "- ingress, authentication and network policies: Services are reachable from the whole cluster",
-        "- dashboards and alerts: pods carry `prometheus.io` annotations with port and path of their metrics",
-    ]
+    lines.append("- authentication of clients, certificates, and whatever fills `components/` of your cluster needs")
     return "\n".join(lines)
+
+
+def _components(view: View) -> str:
+    """What is not part of `kustomization.yaml`, because clusters have it or need other software for it."""
+    made = components(view)
+    rows = [f"- `{COMPONENTS_FOLDER}/{c.name}/`: {c.about}. Needs {c.needs}." for c in made]
+    for name in overlays():
+        names = ", ".join(f"`{component.name}`" for component in taken(name, made))
+        rows.append(f"- `{OVERLAYS_FOLDER}/{name}/`: all of the plan with {names}: {about(name)}")
+    first = (
+        "`kustomization.yaml` and `all.yaml` hold what was planned. Components add what many clusters have already:"
+        " take an overlay instead (`kubectl apply -k overlays/gke`), or name components in your own. The sizes are"
+        " those of the plan; on another platform than the plan's, machines and their prices are not what was planned."
+    )
+    return "\n".join([first, "", *rows])
 
 
 def _warnings(view: View) -> list[str]:

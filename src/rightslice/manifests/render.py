@@ -7,11 +7,20 @@ from collections.abc import Mapping, Sequence
 from rightslice.core.errors import BadInputError, Diagnostic
 from rightslice.core.plan import Plan
 from rightslice.kube.names import safe_name
-from rightslice.kube.objects import Metadata, Object, identity, kustomization, namespace
+from rightslice.kube.objects import Metadata, Object, identity, kustomization, kustomize_component, namespace, overlay
 from rightslice.kube.writer import dump, dump_all
 from rightslice.manifests.autoscalers import ADAPTER_VALUES, adapter_values
 from rightslice.manifests.clouds import cloud
+from rightslice.manifests.components.choose import (
+    COMPONENTS_FOLDER,
+    OVERLAYS_FOLDER,
+    components,
+    overlays,
+    patches,
+    taken,
+)
 from rightslice.manifests.evaluate import EVALUATION_FOLDER, evaluations
+from rightslice.manifests.mirrors import AS_PUBLISHED, Mirrors
 from rightslice.manifests.partitions import critical_pods_quota, mig_config_map
 from rightslice.manifests.readme import readme
 from rightslice.manifests.resolve import resolve
@@ -22,13 +31,13 @@ from rightslice.manifests.workloads import model_objects
 OPERATOR_FOLDER = "gpu-operator"
 
 
-def render(plan: Plan) -> Mapping[str, str]:
+def render(plan: Plan, mirrors: Mirrors = AS_PUBLISHED) -> Mapping[str, str]:
     """Every file below `kubernetes/` by its path there: README.md, kustomizations, objects, `all.yaml`.
 
     A plan over several clusters has one folder per cluster. Raises InfeasibleError where there is nothing to deploy and
     BadInputError with every reason why the plan cannot be written down.
     """
-    view = resolve(plan)
+    view = resolve(plan, mirrors)
     files: dict[str, str] = {"README.md": readme(view)}
     for cluster in view.clusters:
         folder = view.folder(cluster)
@@ -49,13 +58,30 @@ def _tree(view: View) -> dict[str, str]:
     if operator:
         files |= {f"{OPERATOR_FOLDER}/{path}": dump(made) for path, made in _named(operator).items()}
         files[f"{OPERATOR_FOLDER}/kustomization.yaml"] = dump(kustomization(list(_named(operator))))
-    files["kustomization.yaml"] = dump(kustomization(["base", *([OPERATOR_FOLDER] if operator else [])]))
+    planned = ["base", *([OPERATOR_FOLDER] if operator else [])]
+    files["kustomization.yaml"] = dump(kustomization(planned))
+    files |= _additions(view, planned)
     if values := adapter_values(view):
         files[ADAPTER_VALUES] = dump(values)
     for name, objects in evaluations(view).items():
         files[f"{EVALUATION_FOLDER}/{safe_name(name)}.yaml"] = dump_all(objects)
     files["all.yaml"] = dump_all([*base.values(), *operator])
     return files
+
+
+def _additions(view: View, planned: Sequence[str]) -> dict[str, str]:
+    """`components/` and the `overlays/` that take them."""
+    made = components(view)
+    found: dict[str, str] = {}
+    for component in made:
+        named, folder = _named(component.objects), f"{COMPONENTS_FOLDER}/{component.name}"
+        found |= {f"{folder}/{file}": dump(each) for file, each in named.items()}
+        found[f"{folder}/kustomization.yaml"] = dump(kustomize_component(list(named)))
+    for name in overlays():
+        added = [f"../../{COMPONENTS_FOLDER}/{component.name}" for component in taken(name, made)]
+        whole = overlay([f"../../{part}" for part in planned], added, patches(name, made))
+        found[f"{OVERLAYS_FOLDER}/{name}/kustomization.yaml"] = dump(whole)
+    return found
 
 
 def _namespace(view: View) -> Object:

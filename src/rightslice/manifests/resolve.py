@@ -13,6 +13,7 @@ from rightslice.core.errors import BadInputError, Diagnostic, InfeasibleError, d
 from rightslice.core.plan import Deployment, Plan, PlannedModel, Pool
 from rightslice.manifests.launch import at_least, launch
 from rightslice.manifests.layout import capacity, describe, has_spare, node_layouts
+from rightslice.manifests.mirrors import AS_PUBLISHED, Mirrors
 from rightslice.manifests.sharing import FEWEST, MOST
 from rightslice.manifests.view import (
     Unit,
@@ -31,7 +32,7 @@ _MIG_PROFILE: Final = re.compile(r"\d+g\.\d+gb([.+][a-z.+]+)?")
 _PINNED_IMAGE: Final = re.compile(r"[^\s@]+(@sha256:[0-9a-f]{64}|:(?!latest$)[\w][\w.-]{0,127})", re.ASCII)
 
 
-def resolve(plan: Plan) -> View:
+def resolve(plan: Plan, mirrors: Mirrors = AS_PUBLISHED) -> View:
     """Decide every name and what is emitted. Raises InfeasibleError, or BadInputError with all that is wrong."""
     if not plan.feasible or not plan.pools:
         raise InfeasibleError("RS4001", f'plan "{plan.name}" deploys nothing, so there is nothing to emit')
@@ -61,6 +62,7 @@ def resolve(plan: Plan) -> View:
                     pods_per_replica=pods,
                     spare=has_spare(plan, deployment),
                     scaling=next((s for s in plan.autoscaling if s.deployment == deployment.id and pods == 1), None),
+                    mirrors=mirrors,
                 )
             )
     return View(plan, namespace_of(plan), pools, tuple(units), skipped)

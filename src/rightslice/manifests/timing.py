@@ -8,9 +8,12 @@ from typing import Final
 
 from rightslice.catalogue.cold_start import startup_budget
 from rightslice.core.estimate import Estimate
+from rightslice.simulation.control.cold_start import ON_NODE, PULL, StartRequest, cold_start
 
 MIN_STARTUP_S: Final = 600
 PROBE_PERIOD_S: Final = 10
+START_MARGIN: Final = 2.0
+"""Of the budget over a simulated start."""
 PRE_STOP_S: Final = 15
 """Time for load balancers to forget the pod before the server is told to stop (llm-d graceful shutdown page)."""
 
@@ -40,11 +43,18 @@ class Shutdown:
 def startup_budget_s(weights_bytes: int) -> int:
     """Seconds from the first probe to a serving engine: load of the weights and engine start, at least 600 s.
 
-    Both on the safe side (catalogue). The pull of the image lies before it. Rounded up to whole probe periods.
+    Both on the safe side (catalogue), and twice what a simulated start takes. The pull of the image lies before it.
+    Rounded up to whole probe periods.
     """
     budget = startup_budget()
-    needed = max(MIN_STARTUP_S, weights_bytes / budget.weights_bytes_per_s + budget.engine_s)
+    safe_s = weights_bytes / budget.weights_bytes_per_s + budget.engine_s
+    needed = max(MIN_STARTUP_S, safe_s, START_MARGIN * typical_start_s(weights_bytes))
     return math.ceil(needed / PROBE_PERIOD_S) * PROBE_PERIOD_S
+
+
+def typical_start_s(weights_bytes: int) -> float:
+    """What the simulation takes for a start on a node that has the image."""
+    return cold_start(StartRequest("on-prem", "vllm", weights_bytes)).typical(skip=ON_NODE | PULL).total_s
 
 
 def rollout_deadline_s(weights_bytes: int) -> int:

@@ -13,6 +13,7 @@ from rightslice.core.plan import Autoscaling, Deployment, Plan, PlannedModel, Po
 from rightslice.kube.names import label_value, namespace_name, safe_name, service_name, slug, unique_names
 from rightslice.manifests.launch import ImageRule, Launch, image_rule, launch
 from rightslice.manifests.layout import node_layouts
+from rightslice.manifests.mirrors import AS_PUBLISHED, Mirrors
 
 POOL_LABEL: Final = "rightslice/pool"
 ROLE_LABEL: Final = "rightslice/role"
@@ -53,7 +54,7 @@ class PoolView:
 class Unit:
     """One deployment of one model: a Deployment, or a LeaderWorkerSet where a replica spans several nodes.
 
-    `scaling`: the autoscaler that changes its size.
+    `scaling`: the autoscaler that changes its size. `image`: as published.
     """
 
     plan: str
@@ -66,6 +67,12 @@ class Unit:
     pods_per_replica: int
     spare: bool
     scaling: Autoscaling | None = None
+    mirrors: Mirrors = AS_PUBLISHED
+
+    @property
+    def pulled_image(self) -> str:
+        """The image as nodes pull it."""
+        return self.image if self.needs_image else self.mirrors.image(self.image)
 
     @property
     def launch(self) -> Launch:

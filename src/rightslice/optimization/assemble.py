@@ -174,6 +174,7 @@ def _placements(
 ) -> tuple[Placement, ...]:
     placed = []
     accelerators = {pool.key: pool.accelerator for pool in proposal.problem.pools}
+    only = {pool.key: pool.layouts[0].name for pool in proposal.problem.pools if len(pool.layouts) == 1}
     for gpu in place(proposal.problem, proposal.packing):
         whole = device(accelerators[gpu.pool])
         slots = tuple(
@@ -188,7 +189,8 @@ def _placements(
             )
             for slot in gpu.slots
         )
-        placed.append(Placement(gpu.pool, gpu.node, gpu.gpu, whole.memory_bytes, slots))
+        layout = only.get(gpu.pool, gpu.layout)
+        placed.append(Placement(gpu.pool, gpu.node, gpu.gpu, whole.memory_bytes, slots, layout))
     return tuple(placed)
 
 

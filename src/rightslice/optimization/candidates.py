@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from shlex import quote
-from typing import cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from rightslice.catalogue.accelerators import device
 from rightslice.catalogue.architecture import Architecture
-from rightslice.catalogue.checkpoints import quantised_checkpoints
-from rightslice.catalogue.engine_arguments import engine_arguments
-from rightslice.catalogue.engines import engine
-from rightslice.catalogue.hardware import ON_ONE_GPU, SHARED, WHOLE, Device
+from rightslice.catalogue.hardware import SHARED, WHOLE, Device
 from rightslice.catalogue.mig import takes_all_memory
-from rightslice.catalogue.platforms import platforms
-from rightslice.core.engine import DTYPE_BITS, Dtype, EngineSettings, KvDtype
+from rightslice.core.engine import EngineSettings
 from rightslice.core.plan import Memory, Rejection
 from rightslice.core.quantities import format_bytes
-from rightslice.memory.computation import cache_dtype
-from rightslice.memory.footprint import custom_footprint, footprint, legal_parallelism
-from rightslice.memory.legality import gains_from_replicas
-from rightslice.memory.overheads import UNSURE_BYTES, rank_step_tokens
-from rightslice.memory.precision import kv_support, weight_support
-from rightslice.memory.room import most_decoding
+from rightslice.memory.footprint import custom_footprint
 from rightslice.optimization.needs import Need
 from rightslice.optimization.options import Candidates, Option
+from rightslice.optimization.served import kv_dtypes, option_key, option_of, settings_of, weight_dtypes
 from rightslice.optimization.sharing import Group, Misfit, Reason, group_key, groups, options_of_group
-from rightslice.performance.measured import replica_costs
+from rightslice.optimization.sites import Shape, Site, across_machines, inside_a_machine
 from rightslice.performance.stages import stage_costs
-from rightslice.procurement.offers import Offer
 from rightslice.spec.workload import CustomMemory, Profile
 
-TENSOR_PARALLEL_SIZES = (1, 2, 4, 8, 16)
-MAX_PIPELINE_NODES = 4
 GIB = 2**30
 CONTEXT_OVERHEAD_BYTES = 644_245_094
 """CUDA context and framework of one process beside a measured stage's own memory: 0.6 GiB."""
@@ -42,65 +29,6 @@ CONTEXT_OVERHEAD_BYTES = 644_245_094
 DATA_PARALLEL_ENGINES = ("vllm",)
 """Engines whose `data_parallel_size` replicates attention and spreads experts; SGLang counts these ranks as part of its
 tensor-parallel size and is not offered so."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Parallel sizes of one replica. With `data` > 1 experts are spread over `tensor` x `data` ranks. `node_gpus`: GPUs
-    that must share a node (0: all)."""
-
-    tensor: int
-    pipeline: int = 1
-    data: int = 1
-    node_gpus: int = 0
-
-    @property
-    def gpus(self) -> int:
-        """Accelerators of the replica."""
-        return self.tensor * self.pipeline * self.data
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """One accelerator as it can be had: the largest machine, whether nodes reach each other fast, what MIG makes, how
-    processes can share it."""
-
-    accelerator: str
-    machine_sizes: tuple[int, ...]
-    fabrics: frozenset[str]
-    fast_network: bool
-    partitions: tuple[str, ...]
-    largest_machine: str
-    sharing: tuple[str, ...] = ()
-
-    @property
-    def largest(self) -> int:
-        """Accelerators in the largest machine on offer."""
-        return max(self.machine_sizes)
-
-
-def sites(offers: Sequence[Offer], platform_of: Mapping[str, str]) -> tuple[Site, ...]:
-    """Group offers by accelerator, in a fixed order. `platform_of` maps provider -> platform name."""
-    grouped: dict[str, list[Offer]] = {}
-    for offer in offers:
-        grouped.setdefault(offer.machine.accelerator, []).append(offer)
-    return tuple(_site(name, grouped[name], platform_of) for name in sorted(grouped))
-
-
-def _site(name: str, offers: Sequence[Offer], platform_of: Mapping[str, str]) -> Site:
-    machines = [offer.machine for offer in offers]
-    makers = sorted({platform_of[m.provider] for m in machines})
-    profiles = dict.fromkeys(profile for maker in makers for profile in platforms()[maker].partitions(name))
-    largest = max(machines, key=lambda m: (m.accelerator_count, m.machine_type))
-    return Site(
-        accelerator=name,
-        machine_sizes=tuple(sorted({int(m.accelerator_count) for m in machines})),
-        fabrics=frozenset(m.fabric for m in machines),
-        fast_network=any(m.gpudirect not in ("none", "") for m in machines),
-        partitions=(WHOLE, *profiles),
-        largest_machine=largest.machine_type,
-        sharing=tuple(mode for mode in ON_ONE_GPU if any(platforms()[maker].shares(mode) for maker in makers)),
-    )
 
 
 def candidates(needs: Iterable[Need], found: Sequence[Site], engines: Sequence[str]) -> Candidates:
@@ -137,21 +65,23 @@ def _together(group: Group, site: Site, engines: Sequence[str]) -> tuple[Option,
         reason = f"the compute rate of {site.accelerator} is not published"
         return Misfit(group.needs[0], ("RS4011", reason, "another accelerator"))
 
-    def build(need: Need, seen: Device, fraction: float | None) -> Option | Reason:
-        if need.model.profile:
-            return _stage_option(need, need.model.profile, seen)
-        if need.architecture is None:
-            reason = "only measured stages and served models share a GPU"
-            return "RS4013", reason, "profile: {memory, streams, latency}, or remove partition"
-        dtype = _weight_dtypes(need, need.architecture)[0]
-        settings = _settings(
-            need, engines[0], seen, Shape(1), dtype, _kv_dtypes(need, need.architecture, engines[0])[0]
-        )
-        if fraction is not None:
-            settings = replace(settings, memory_fraction=min(fraction, settings.memory_fraction))
-        return option_of(need, need.architecture, settings, seen, 0)
+    return options_of_group(
+        group, site.accelerator, lambda need, seen, fraction: on_shared_gpu(need, seen, fraction, engines)
+    )
 
-    return options_of_group(group, site.accelerator, build)
+
+def on_shared_gpu(need: Need, seen: Device, fraction: float | None, engines: Sequence[str]) -> Option | Reason:
+    """One replica on a GPU that others use too; an engine with this memory fraction, None for its default."""
+    if need.model.profile:
+        return _stage_option(need, need.model.profile, seen)
+    if need.architecture is None:
+        reason = "only measured stages and served models share a GPU"
+        return "RS4013", reason, "profile: {memory, streams, latency}, or remove partition"
+    dtype, kv_dtype = weight_dtypes(need, need.architecture)[0], kv_dtypes(need, need.architecture, engines[0])[0]
+    settings = settings_of(need, engines[0], seen, Shape(1), dtype, kv_dtype)
+    if fraction is not None:
+        settings = replace(settings, memory_fraction=min(fraction, settings.memory_fraction))
+    return option_of(need, need.architecture, settings, seen, 0)
 
 
 def _of_site(need: Need, site: Site, engines: Sequence[str]) -> tuple[list[Option], list[Rejection]]:
@@ -256,7 +186,7 @@ def _served(
     """Models that an engine serves: every partition, precision and parallelism that is legal and fits."""
     good: list[Option] = []
     bad: list[Rejection] = []
-    for parallelism in (_inside_a_machine, _across_machines):
+    for parallelism in (inside_a_machine, across_machines):
         for settings, seen, shape in _configurations(need, site, engines, architecture, parallelism):
             option = option_of(need, architecture, settings, seen, shape.node_gpus)
             if isinstance(option, Option):
@@ -285,174 +215,6 @@ def _configurations(
             for shape in parallelism(site, partition, architecture):
                 if shape.data > 1 and engine_name not in DATA_PARALLEL_ENGINES:
                     continue
-                for weight_dtype in _weight_dtypes(need, architecture):
-                    for kv_dtype in _kv_dtypes(need, architecture, engine_name):
-                        yield _settings(need, engine_name, seen, shape, weight_dtype, kv_dtype), seen, shape
-
-
-def _inside_a_machine(site: Site, partition: str, architecture: Architecture) -> list[Shape]:
-    """Shapes within one machine, smallest first; one process on a slice."""
-    if partition != WHOLE:
-        return [Shape(1)]
-    plain = [Shape(tensor) for tensor in TENSOR_PARALLEL_SIZES if tensor <= site.largest]
-    return sorted([*plain, *_replicated(architecture, site.largest, 1)], key=_by_gpus)
-
-
-def _across_machines(site: Site, partition: str, architecture: Architecture) -> list[Shape]:
-    """Only for what no machine holds: tensor parallel inside a machine and pipeline parallel across, or replicas of the
-    attention with experts over all."""
-    if partition != WHOLE or not site.fast_network:
-        return []
-    nodes = (2, MAX_PIPELINE_NODES)
-    plain = [Shape(site.largest, pipeline=n, node_gpus=site.largest) for n in nodes]
-    return sorted([*plain, *(s for n in nodes for s in _replicated(architecture, site.largest, n))], key=_by_gpus)
-
-
-def _replicated(architecture: Architecture, machine: int, nodes: int) -> list[Shape]:
-    """Attention replicas over all GPUs of up to one machine, or of several whole ones."""
-    if not gains_from_replicas(architecture):
-        return []
-    if nodes > 1:
-        return [Shape(t, data=machine * nodes // t, node_gpus=machine) for t in TENSOR_PARALLEL_SIZES if t <= machine]
-    sizes = [size for size in TENSOR_PARALLEL_SIZES if size <= machine]
-    return [Shape(t, data=n // t) for n in sizes for t in sizes if t < n]
-
-
-def _by_gpus(shape: Shape) -> int:
-    return shape.gpus
-
-
-def _weight_dtypes(need: Need, architecture: Architecture) -> tuple[Dtype, ...]:
-    if need.model.precision:
-        return need.model.precision
-    published = architecture.published_dtype
-    return (published,) if published in DTYPE_BITS else ("bf16",)  # type: ignore[return-value]
-
-
-def _kv_dtypes(need: Need, architecture: Architecture, engine_name: str) -> tuple[KvDtype, ...]:
-    """What the workload asks for, each as the engine would keep it; untold what the engine chooses."""
-    found = (cache_dtype(architecture, engine_name, "", "bf16", asked) for asked in need.model.kv_precision or ("",))
-    return tuple(dict.fromkeys(cast("KvDtype", dtype) for dtype in found))
-
-
-def _settings(
-    need: Need,
-    engine_name: str,
-    seen: Device,
-    shape: Shape,
-    weight_dtype: Dtype,
-    kv_dtype: KvDtype,
-) -> EngineSettings:
-    facts = engine(engine_name)
-    defaults = facts.defaults(facts.latest_version, seen)
-    lora = need.model.lora
-    wanted = need.model.engine
-    speculative = need.model.speculative
-    return EngineSettings(
-        engine=engine_name,
-        version=facts.latest_version,
-        tensor_parallel_size=shape.tensor,
-        pipeline_parallel_size=shape.pipeline,
-        data_parallel_size=shape.data,
-        expert_parallel=shape.data > 1,
-        weight_dtype=weight_dtype,
-        kv_dtype=kv_dtype,
-        max_model_len=need.max_model_len,
-        max_num_seqs=defaults.max_num_seqs,
-        max_num_batched_tokens=rank_step_tokens(defaults.max_num_batched_tokens, shape.data),
-        memory_fraction=defaults.memory_fraction,
-        block_size_tokens=defaults.block_size_tokens,
-        prefix_caching=defaults.prefix_caching if wanted.prefix_caching is None else wanted.prefix_caching,
-        scheduling_policy="priority" if len(need.priorities) > 1 else "fcfs",
-        chunked_prefill=defaults.chunked_prefill,
-        lora_slots=lora.adapters if lora else 0,
-        lora_max_rank=(engine_arguments(engine_name).next_rank(lora.max_rank) or lora.max_rank) if lora else 0,
-        speculative_method=speculative.method if speculative else "",
-        speculative_model=(speculative.model or "") if speculative else "",
-        speculative_tokens=speculative.tokens if speculative else 0,
-        speculative_acceptance=(speculative.acceptance or 0.0) if speculative else 0.0,
-    )
-
-
-def option_of(
-    need: Need, architecture: Architecture, settings: EngineSettings, seen: Device, node_gpus: int
-) -> Option | tuple[str, str, str]:
-    """One replica of `need` with these settings on these devices, or (rule, reason, relaxation)."""
-    if not seen.flops:
-        return "RS4011", f"the compute rate of {seen.accelerator.name} is not published", "another accelerator"
-    if unsupported := _unsupported(need, architecture, settings, seen):
-        return unsupported
-    illegal = legal_parallelism(architecture, settings)
-    if illegal:
-        return "RS2006", illegal, "another accelerator or tensor parallel size"
-    if most := most_decoding(architecture, seen, settings, UNSURE_BYTES):
-        settings = replace(settings, max_num_seqs=min(settings.max_num_seqs, most))
-    held = footprint(architecture, seen, settings, typical_tokens=need.typical_tokens)
-    gpus = settings.gpus_per_replica
-    if not held.fits:
-        return "RS2001", f"{gpus} x {seen.name}: {held.reason}", "a smaller max_context or precision"
-    kept = Memory(
-        device_bytes=held.device_bytes,
-        weights_bytes=held.weights_bytes,
-        activation_bytes=held.activation_bytes,
-        overhead_bytes=held.overhead_bytes,
-        kv_cache_bytes=held.kv_cache_bytes,
-        kv_tokens=held.kv_tokens,
-        max_sequences=min(held.max_sequences, settings.max_num_seqs * settings.data_parallel_size),
-    )
-    typical, known = need.typical_tokens, need.calibrated
-    costs = (
-        replica_costs(architecture, seen, settings, typical_tokens=typical, calibrated=known) if need.has_load else None
-    )
-    lowered = DTYPE_BITS[settings.weight_dtype] < DTYPE_BITS.get(architecture.published_dtype, 16)
-    return Option(
-        key=option_key(need.name, seen, settings, gpus),
-        model=need.name,
-        device=seen,
-        gpus=gpus,
-        engine=settings.engine,
-        engine_version=settings.version,
-        settings=settings,
-        memory=kept,
-        costs=costs,
-        precision_lowered=lowered,
-        cache_overridden=settings.kv_dtype != cache_dtype(architecture, settings.engine, settings.version, "bf16"),
-        node_gpus=node_gpus,
-    )
-
-
-def _unsupported(
-    need: Need, architecture: Architecture, settings: EngineSettings, seen: Device
-) -> tuple[str, str, str] | None:
-    """Why these formats cannot run on this device or from this checkpoint."""
-    asked = settings.engine, settings.version
-    for support in (
-        weight_support(seen, settings.weight_dtype, *asked),
-        kv_support(seen, settings.kv_dtype, *asked),
-    ):
-        if support.level == "refused":
-            return "RS2005", support.reason, "another precision"
-    dtype = settings.weight_dtype
-    if dtype in (architecture.published_dtype, "fp8", "bf16", "fp16"):
-        return None
-    reason = f"the checkpoint is {architecture.published_dtype}; {dtype} needs a checkpoint of its own"
-    return "RS2005", reason, quantised_source(need.source, architecture, dtype)
-
-
-def quantised_source(source: str, architecture: Architecture, dtype: str) -> str:
-    """How to come by a checkpoint in `dtype`: the catalogue's, else the command that writes its recipe."""
-    known = quantised_checkpoints(source, architecture, dtype)
-    if known:
-        return " or ".join(f"source: {found.model}" for found in known)
-    return (
-        f"a checkpoint of your own as source: rightslice size {quote(source)} --dtype {dtype} -o DIR writes its recipe"
-    )
-
-
-def option_key(model: str, seen: Device, settings: EngineSettings | None, gpus: int) -> str:
-    """The name of one way to run a replica; options are simulated in its order."""
-    if settings is None:
-        return f"{model}/{seen.name}/x{gpus}"
-    further = (("pp", settings.pipeline_parallel_size), ("dp", settings.data_parallel_size))
-    parallel = f"tp{settings.tensor_parallel_size}" + "".join(f"{name}{size}" for name, size in further if size > 1)
-    return f"{model}/{seen.name}/{settings.engine}/{settings.weight_dtype}-{settings.kv_dtype}/{parallel}"
+                for weight_dtype in weight_dtypes(need, architecture):
+                    for kv_dtype in kv_dtypes(need, architecture, engine_name):
+                        yield settings_of(need, engine_name, seen, shape, weight_dtype, kv_dtype), seen, shape

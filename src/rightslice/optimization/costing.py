@@ -55,7 +55,7 @@ def token_prices(
     for need in needs:
         if need.mean_rate_per_s <= 0 or need.architecture is None:
             continue
-        usd_per_hour = _hourly_share(need.name, pools, placements)
+        usd_per_hour = hourly_share(need.name, pools, placements)
         costs = [options[k].costs for k in options if options[k].model == need.name and _runs(options[k], deployments)]
         step = next((c for c in costs if isinstance(c, StepCosts)), None)
         if step is None:
@@ -79,7 +79,7 @@ def _runs(option: Option, deployments: Mapping[str, Sequence[Deployment]]) -> bo
     )
 
 
-def _hourly_share(model: str, pools: Sequence[Pool], placements: Sequence[Placement]) -> float:
+def hourly_share(model: str, pools: Sequence[Pool], placements: Sequence[Placement]) -> float:
     """USD per hour of the GPUs and slices that `model` occupies; free slices are shared by the GPU's tenants."""
     by_name = {pool.name: pool for pool in pools}
     total = 0.0

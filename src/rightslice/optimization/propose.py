@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rightslice.catalogue.hardware import WHOLE
 from rightslice.catalogue.platforms import Platform, platforms
 from rightslice.core.rates import RateTable
 from rightslice.optimization.needs import Need
 from rightslice.optimization.options import Option
+from rightslice.optimization.today import CHANGE_PENALTY, NodeNow, current_layouts
 from rightslice.packing.packing import Packing
+from rightslice.packing.place import place
 from rightslice.packing.problem import Demand, GpuLayout, OptionSpec, PoolSpec, Problem
 from rightslice.packing.solve import solve
 from rightslice.packing.solver import Effort
@@ -24,12 +26,16 @@ WHOLE_LAYOUT = GpuLayout(WHOLE, {WHOLE: 1}, ((WHOLE, 0),))
 
 @dataclass(frozen=True, slots=True)
 class Market:
-    """What can be bought, what each platform makes of it, the quotas (limit -> GPUs), and how hard to look."""
+    """What can be bought, what each platform makes of it, the quotas (limit -> GPUs), and how hard to look.
+
+    `today`: the nodes that run now, which are kept as they are where that costs next to nothing.
+    """
 
     offers: tuple[Offer, ...]
     platform_of: Mapping[str, str]
     limits: Mapping[str, int]
     effort: Effort | None = None
+    today: tuple[NodeNow, ...] = ()
 
     @property
     def gpu_usd_per_hour(self) -> dict[str, float]:
@@ -72,10 +78,22 @@ def propose(
     market: Market,
 ) -> Proposal:
     """The cheapest packing whose replicas carry `demands` (model -> requests/s) at `rates`."""
+    problem, offer_of = problem_of(needs, options, rates, demands, market)
+    return Proposal(problem, solve(problem, market.effort), offer_of)
+
+
+def problem_of(
+    needs: Sequence[Need],
+    options: Sequence[Option],
+    rates: RateTable,
+    demands: Mapping[str, float],
+    market: Market,
+) -> tuple[Problem, dict[str, Offer]]:
+    """What `propose` solves, and the offer behind each pool."""
     loaded = {need.name for need in needs if need.has_load}
     usable = [o for o in options if o.model not in loaded or rates[o.key].requests_per_s > 0]
     offer_of, pools, limits = _pools(market, usable)
-    hosts = _hosts(needs, offer_of)
+    hosts = hosts_of(needs, offer_of)
     problem = Problem(
         pools=pools,
         options=tuple(
@@ -96,19 +114,22 @@ def propose(
             for need in needs
         ),
         limits=limits,
+        current=_current(market, pools, offer_of),
+        change_penalty=CHANGE_PENALTY,
     )
-    return Proposal(problem, solve(problem, market.effort), offer_of)
+    return problem, offer_of
 
 
 def repack(needs: Sequence[Need], options: Mapping[str, Option], counts: Mapping[str, int], market: Market) -> Proposal:
     """The cheapest packing of exactly these replicas (option -> count).
 
-    A model's floor of nodes is kept by each of its options that has as many replicas.
+    A model's floor of nodes is kept by each of its options that has as many replicas; infeasible where they do not keep
+    it together.
     """
     floors = {need.name: _min_nodes(need) for need in needs}
     used = [options[key] for key in sorted(counts)]
     offer_of, pools, limits = _pools(market, used)
-    hosts = _hosts(needs, offer_of)
+    hosts = hosts_of(needs, offer_of)
     problem = Problem(
         pools=pools,
         options=tuple(
@@ -118,15 +139,35 @@ def repack(needs: Sequence[Need], options: Mapping[str, Option], counts: Mapping
             Demand(o.key, 0.0, counts[o.key], spare=False, min_nodes=min(counts[o.key], floors[o.model])) for o in used
         ),
         limits=limits,
+        current=_current(market, pools, offer_of),
+        change_penalty=CHANGE_PENALTY,
     )
-    return Proposal(problem, solve(problem, market.effort), offer_of)
+    proposal = Proposal(problem, solve(problem, market.effort), offer_of)
+    if proposal.feasible and _crowded(proposal, options, floors):
+        return replace(proposal, packing=replace(proposal.packing, status="infeasible"))
+    return proposal
+
+
+def _crowded(proposal: Proposal, options: Mapping[str, Option], floors: Mapping[str, int]) -> bool:
+    """Whether the replicas of some model, over all its options, sit on fewer nodes than it asks for."""
+    if max(floors.values(), default=1) < 2:
+        return False
+    nodes: dict[str, set[tuple[str, int]]] = {}
+    for gpu in place(proposal.problem, proposal.packing):
+        for slot in gpu.slots:
+            nodes.setdefault(options[slot.option].model, set()).add((gpu.pool, gpu.node))
+    return any(len(used) < floors[model] for model, used in nodes.items())
+
+
+def _current(market: Market, pools: Sequence[PoolSpec], offer_of: Mapping[str, Offer]) -> dict[tuple[str, str], int]:
+    return current_layouts(market.today, pools, {key: offer.machine.machine_type for key, offer in offer_of.items()})
 
 
 def _min_nodes(need: Need) -> int:
     return 2 if need.spare else 1
 
 
-def _hosts(needs: Sequence[Need], offer_of: Mapping[str, Offer]) -> dict[str, frozenset[str] | None]:
+def hosts_of(needs: Sequence[Need], offer_of: Mapping[str, Offer]) -> dict[str, frozenset[str] | None]:
     """Model -> pools that may host it: only interruptible models run on capacity that can be taken away."""
     stable = frozenset(key for key, offer in offer_of.items() if offer.capacity not in TAKEN_AWAY)
     some = stable if len(stable) < len(offer_of) else None

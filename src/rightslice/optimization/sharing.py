@@ -84,14 +84,16 @@ def options_of_group(group: Group, accelerator: str, build: Build) -> tuple[Opti
     seen = device(accelerator, group.mode)
     fixed = {need.name: build(need, seen, None) for need in group.needs}
     room = math.floor(FILLED * seen.memory_bytes)
-    own_bytes = {name: _own_bytes(option) for name, option in fixed.items() if isinstance(option, Option)}
-    left = room - group.each * sum(own_bytes.values())
+    fixed_bytes = {name: own_bytes(option) for name, option in fixed.items() if isinstance(option, Option)}
+    left = room - group.each * sum(fixed_bytes.values())
     engines = [need for need in group.needs if need.architecture]
+    least = {need.name: _one_sequence_bytes(need, fixed[need.name]) for need in engines}
+    more = (left - group.each * sum(least.values())) // max(1, group.each * len(engines))
     made: list[Option] = []
     for need in group.needs:
         option = fixed[need.name]
         if need.architecture and isinstance(option, Option):
-            budget = own_bytes[need.name] + left // max(1, group.each * len(engines))
+            budget = fixed_bytes[need.name] + least[need.name] + more
             option = build(need, seen, _fraction(min(budget, _most(group, seen)), seen))
         if not isinstance(option, Option):
             return Misfit(need, option)
@@ -114,9 +116,16 @@ def _most(group: Group, seen: Device) -> int:
     return seen.memory_bytes // group.slots if group.mode == "mps" else math.floor(FILLED * seen.memory_bytes)
 
 
-def _own_bytes(option: Option) -> int:
+def own_bytes(option: Option) -> int:
     """What it needs whatever its cache: a stage all it has, an engine its weights and what comes with them."""
     return option.memory.used_bytes - (option.memory.kv_cache_bytes if option.settings else 0)
+
+
+def _one_sequence_bytes(need: Need, option: Option | Reason) -> int:
+    """Cache of one sequence of the greatest length, which an engine must have before the rest is divided."""
+    if not isinstance(option, Option) or option.memory.kv_tokens == 0:
+        return 0
+    return math.ceil(need.max_model_len * option.memory.kv_cache_bytes / option.memory.kv_tokens)
 
 
 def _fraction(budget_bytes: int, seen: Device) -> float:
@@ -131,7 +140,7 @@ def joined(members: Sequence[tuple[Need, Option]]) -> tuple[Option, ...]:
         if option.partition in ON_ONE_GPU:
             together.setdefault((option.partition, need.model.gpu or "", option.accelerator), []).append(option)
     shares: dict[str, Share] = {}
-    tenants = {option.key: _tenant(need, option) for need, option in members if option.partition in ON_ONE_GPU}
+    tenants = {option.key: tenant_of(need, option) for need, option in members if option.partition in ON_ONE_GPU}
     for (mode, label, _), options in together.items():
         each = WITH_ITSELF if len(options) == 1 else 1
         largest = max(option.memory.used_bytes for option in options)
@@ -148,14 +157,12 @@ def joined(members: Sequence[tuple[Need, Option]]) -> tuple[Option, ...]:
                 anywhere=largest * (len(slots) + 1) <= room,
             )
     return tuple(
-        replace(option, share=share, costs=_beside_others(option.costs))
-        if (share := shares.get(option.key))
-        else option
+        replace(option, share=share, costs=beside_others(option.costs)) if (share := shares.get(option.key)) else option
         for _, option in members
     )
 
 
-def _beside_others(costs: StageCosts | StepCosts | None) -> StageCosts | StepCosts | None:
+def beside_others(costs: StageCosts | StepCosts | None) -> StageCosts | StepCosts | None:
     """The band is wider by the largest error of the laws of sharing, which interpolate between published cases."""
     if costs is None:
         return None
@@ -163,7 +170,7 @@ def _beside_others(costs: StageCosts | StepCosts | None) -> StageCosts | StepCos
     return replace(costs, relative_error=error, provenance=least_trusted(costs.provenance, "interpolated"))
 
 
-def _tenant(need: Need, option: Option) -> Tenant:
+def tenant_of(need: Need, option: Option) -> Tenant:
     """The lone profile that the law of sharing reads. One without a load is never busy."""
     if option.costs is None:
         return Tenant(0.0, 0.0)

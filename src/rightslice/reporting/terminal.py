@@ -11,6 +11,8 @@ from rightslice.core.text import cells, plural, visible
 from rightslice.reporting.autoscaling_text import scaled_day_text, scaling_rows
 from rightslice.reporting.bars import Bar, bar_lines
 from rightslice.reporting.canvas import Canvas, Cell, Column, Style
+from rightslice.reporting.changes_text import write_changes
+from rightslice.reporting.reasons_text import partition_row, platform_text, saving_text
 from rightslice.reporting.summary import (
     GpuGroup,
     attainment_text,
@@ -77,6 +79,8 @@ def _feasible(canvas: Canvas, plan: Plan) -> None:
     _models(canvas, plan)
     _pipelines(canvas, plan)
     _autoscaling(canvas, plan)
+    _changes(canvas, plan)
+    _partitions(canvas, plan)
     _rejected(canvas, plan.rejected)
     _requests(canvas, plan)
     _warnings(canvas, plan)
@@ -182,6 +186,24 @@ def _autoscaling(canvas: Canvas, plan: Plan) -> None:
         _heading(canvas, "Autoscaling")
         canvas.rows([[name, how] for name, how in scaling_rows(plan)], indent=2)
         canvas.line(scaled_day_text(plan), indent=2)
+
+
+def _partitions(canvas: Canvas, plan: Plan) -> None:
+    """Of whole GPUs only `explain` tells the reason."""
+    parts = [found for found in plan.partitions if found.partition != "whole"]
+    if parts:
+        _heading(canvas, "Why slices or shared GPUs (times over those on a GPU alone)")
+        canvas.rows([partition_row(found) for found in parts], indent=4)
+    limits = [*map(platform_text, plan.platform_costs), *map(saving_text, plan.savings)]
+    if limits:
+        _heading(canvas, "What limits cost")
+        canvas.rows([[text] for text in limits], indent=4)
+
+
+def _changes(canvas: Canvas, plan: Plan) -> None:
+    if plan.changes:
+        _heading(canvas, "From what runs now")
+        write_changes(canvas, plan.changes)
 
 
 def _heading(canvas: Canvas, title: str) -> None:

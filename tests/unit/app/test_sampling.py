@@ -9,9 +9,10 @@ from rightslice.app.sampling import ENOUGH_REQUESTS, LEAST_REPLICAS, of_the_whol
 from rightslice.app.scenarios import Load, draw_loads, scenarios, servers
 from rightslice.catalogue.models import resolve_model
 from rightslice.core.results import SimulationResult
-from rightslice.optimization.candidates import candidates, sites
+from rightslice.optimization.candidates import candidates
 from rightslice.optimization.needs import needs
 from rightslice.optimization.options import Option
+from rightslice.optimization.sites import sites
 from rightslice.procurement.offers import offers
 from rightslice.simulation.run import simulate
 from rightslice.spec.workload import Workload

@@ -16,9 +16,10 @@ from rightslice.app.search import Found, search
 from rightslice.app.state import Question, State, moved
 from rightslice.catalogue.models import resolve_model
 from rightslice.core.plan import Plan
-from rightslice.optimization.candidates import candidates, sites
+from rightslice.optimization.candidates import candidates
 from rightslice.optimization.needs import needs
 from rightslice.optimization.propose import Market
+from rightslice.optimization.sites import sites
 from rightslice.procurement.offers import offers
 from workloads import CHAT
 

@@ -14,9 +14,10 @@ from rightslice.app.scaling import knee
 from rightslice.app.scenarios import Load, draw_loads, scenarios, server
 from rightslice.catalogue.engines import engine
 from rightslice.catalogue.models import resolve_model
-from rightslice.optimization.candidates import candidates, sites
+from rightslice.optimization.candidates import candidates
 from rightslice.optimization.needs import Need, needs
 from rightslice.optimization.options import Option
+from rightslice.optimization.sites import sites
 from rightslice.procurement.offers import offers
 from rightslice.simulation.scenario import LlmServer
 from rightslice.spec.loader import parse_workload

@@ -74,6 +74,7 @@ class Planning:
         risk: float,
         progress: Callable[[str], None],
         over_time: bool,
+        current: object,
         calibrations: object,
     ) -> Outcome:
         self.asked = {"path": path, "seed": seed, "risk": risk}

@@ -100,7 +100,7 @@ def test_a_terminal_sees_one_progress_line_and_the_source_of_a_mistake() -> None
     code = (
         "import sys, types\n"
         "from rightslice.core.errors import BadInputError, Diagnostic, Location\n"
-        "def plan_workload(path, *, seed, risk, progress, over_time, calibrations):\n"
+        "def plan_workload(path, *, seed, risk, progress, over_time, current, calibrations):\n"
         "    progress('packing')\n    progress('simulating')\n"
         "    place = Location('w.yaml', 3, 9)\n"
         "    raise BadInputError(Diagnostic('RS0312', 'unknown', place, 'try L4', 'error', 'allow: [H100]', 4))\n"

@@ -10,9 +10,9 @@ from rightslice.manifests.timing import Shutdown, shutdown, startup_budget_s
 
 @pytest.mark.parametrize(
     ("weights_bytes", "budget_s"),
-    [(0, 600), (60_000_000_000, 600), (140_000_000_000, 1000), (141_000_000_000, 1010), (1_342_000_000_000, 7010)],
+    [(0, 600), (40_000_000_000, 600), (60_000_000_000, 790), (140_000_000_000, 1600), (1_342_000_000_000, 13_780)],
 )
-def test_budget_is_weights_at_200_mb_per_second_and_five_minutes(weights_bytes: int, budget_s: int) -> None:
+def test_budget_is_twice_a_simulated_start_and_ten_minutes_at_least(weights_bytes: int, budget_s: int) -> None:
     assert startup_budget_s(weights_bytes) == budget_s
 
 

@@ -14,10 +14,11 @@ from rightslice.catalogue.engines import engine
 from rightslice.catalogue.models import resolve_model
 from rightslice.core.rates import Rate, RateTable
 from rightslice.memory.room import most_decoding
-from rightslice.optimization.candidates import candidates, sites
+from rightslice.optimization.candidates import candidates
 from rightslice.optimization.needs import Need, needs
 from rightslice.optimization.options import Candidates, Option
 from rightslice.optimization.propose import Market, propose
+from rightslice.optimization.sites import sites
 from rightslice.procurement.offers import offers, quota_limits
 from rightslice.simulation.scenario import LlmServer
 from rightslice.spec.loader import parse_workload

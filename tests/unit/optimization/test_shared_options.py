@@ -11,10 +11,11 @@ from rightslice.catalogue.accelerators import device
 from rightslice.catalogue.models import resolve_model
 from rightslice.core.rates import Rate, RateTable
 from rightslice.optimization.assemble import fleet
-from rightslice.optimization.candidates import candidates, sites
+from rightslice.optimization.candidates import candidates
 from rightslice.optimization.needs import Need, needs
 from rightslice.optimization.options import Candidates, Option
 from rightslice.optimization.propose import Market, Proposal, propose
+from rightslice.optimization.sites import sites
 from rightslice.performance.sharing import Tenant, mig, mps, relative_error, time_sliced
 from rightslice.performance.stages import stage_costs
 from rightslice.procurement.offers import offers

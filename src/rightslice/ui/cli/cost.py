@@ -1,4 +1,4 @@
-"""`rightslice cost …`: reserve or not, own or rent."""
+"""`rightslice cost …`: reserve or not, own or rent, machines or an API."""
 
 from __future__ import annotations
 
@@ -48,9 +48,10 @@ _PUBLISHED: Final = Figures()
 
 def build() -> App:
     """The group with one command per question."""
-    app = App(name="cost", help="How much to reserve; own or rent.")
+    app = App(name="cost", help="How much to reserve; own or rent; machines or an API.")
     app.command(reserve)
     app.command(own)
+    app.command(compare)
     return app
 
 
@@ -142,3 +143,29 @@ def _problem(name: str, value: float) -> Diagnostic | None:
         low = "above 0" if name in _NOT_ZERO else "0"
         return Diagnostic("RS0501", f"{option} {value:g} is out of range", hint=f"{low} to {top:g}")
     return None
+
+
+def compare(plan: Path, /, *, api: Path, json: Flag = False) -> int:
+    """A plan beside hosted APIs at its own traffic, and the traffic at which both cost the same.
+
+    Parameters
+    ----------
+    plan
+        plan.json, or its folder.
+    api
+        File of prices, kind: ApiPrices; docs/cost.md has one.
+    json
+        Print one JSON document.
+    """
+    from rightslice.app.comparing import compare as compared  # noqa: PLC0415 - heavy
+
+    found = compared(plan, api)
+    if json:
+        write_json(found)
+        return 0
+    from rightslice.reporting.canvas import Style  # noqa: PLC0415 - rich
+    from rightslice.reporting.compare_text import compare_text  # noqa: PLC0415 - rich
+
+    seen = terminal()
+    write_text(compare_text(found, Style(seen.width, seen.color, seen.ascii_only)))
+    return 0

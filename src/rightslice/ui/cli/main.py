@@ -15,7 +15,9 @@ from rightslice.ui.cli import (
     calibrate,
     catalog,
     cost,
+    diff,
     documents,
+    emit,
     lint,
     loadtest,
     plan,
@@ -31,7 +33,9 @@ QUESTIONS: Final = (
     ("Does it fit, on what?", "size"),
     ("How fast will it be?", "predict"),
     ("What should I deploy, what will it cost?", "plan"),
+    ("What differs between two plans?", "diff"),
     ("What would happen if …?", "simulate"),
+    ("Where are its manifests?", "emit"),
     ("Is my YAML right?", "lint"),
     ("How fast is a real endpoint?", "loadtest"),
     ("What does its measurement say of the model?", "calibrate"),
@@ -72,7 +76,9 @@ def build() -> App:
     app.command(size.size)
     app.command(predict.predict)
     app.command(plan.plan)
+    app.command(diff.diff)
     app.command(simulate.simulate)
+    app.command(emit.emit)
     app.command(lint.lint)
     app.command(loadtest.loadtest)
     app.command(calibrate.calibrate)

@@ -23,6 +23,7 @@ def plan(  # noqa: PLR0913 - the options of the command
     output: Annotated[Path | None, Parameter(name=("--output", "-o"), negative=())] = None,
     seed: int = 0,
     risk: float = 0.05,
+    current: Annotated[Path | None, Parameter(negative=(), show_default=False)] = None,
     calibration: Annotated[tuple[Path, ...], Parameter(negative=(), show_default=False)] = (),
     no_emit: Flag = False,
     json: Flag = False,
@@ -40,6 +41,9 @@ def plan(  # noqa: PLR0913 - the options of the command
         Seed of the simulations, up to 2^53 - 1: the same file and seed give the same plan.
     risk
         Accepted probability that an objective fails because the predictions are wrong.
+    current
+        What runs now: a plan.json (or its folder) or a `kind: Layout` file. GPUs stay as they are where that costs next
+        to nothing; the steps to the new plan are told.
     calibration
         File of measured times, as rightslice calibrate -o writes it; may be given several times.
     no_emit
@@ -61,6 +65,7 @@ def plan(  # noqa: PLR0913 - the options of the command
             risk=risk,
             progress=progress,
             over_time=output is not None,
+            current=current,
             calibrations=calibration,
         )
     for warning in outcome.warnings:

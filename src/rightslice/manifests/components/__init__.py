@@ -1,0 +1,1 @@
+"""What an overlay may add to the planned objects: gateway, network policies, metrics, alerts, dashboards."""
