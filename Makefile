@@ -5,7 +5,7 @@ STAMP  := .venv/.ready
 export PYTHONDONTWRITEBYTECODE :=
 export UV_NO_PROGRESS := 1
 
-.PHONY: help setup demo test soak oracle check format bench docs lock clean
+.PHONY: help setup demo test soak e2e oracle check format bench docs lock clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -37,6 +37,11 @@ soak: setup
 ## make oracle  vLLM itself (CPU build, 3 GB, several minutes): the KV cache of every shipped model, and its scheduler
 oracle: setup .venv-oracle/.ready
 	@RIGHTSLICE_ORACLE_PYTHON=.venv-oracle/bin/python $(BIN)/python -m pytest -q -s tests/oracle/engine_cache_oracle.py tests/oracle/engine_scheduler_oracle.py
+
+## make e2e     a real engine on this machine's CPU, load-tested, calibrated, predicted (3 GB, some ten minutes)
+e2e: setup .venv-oracle/.ready
+	@.venv-oracle/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@RIGHTSLICE_ORACLE_PYTHON=.venv-oracle/bin/python $(BIN)/python -m pytest -q -s tests/oracle/engine_loop.py
 
 .venv-oracle/.ready: tests/oracle/requirements.txt
 	@test -x .venv-oracle/bin/python || $(PYTHON) -m venv .venv-oracle

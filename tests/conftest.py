@@ -12,14 +12,10 @@ from hypothesis import HealthCheck, settings
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # tests of the hub bring their own
 sys.path.insert(0, str(Path(__file__).parent))
+os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))  # kubectl
 
 NO_SKIP = os.environ.get("RIGHTSLICE_NO_SKIP") == "1"
-PROGRAMS = {
-    "chromium": "chromium",
-    "chromium-driver": "chromedriver",
-    "prometheus": "promtool",
-    "kubernetes-client": "kubectl",
-}
+PROGRAMS = {"chromium": "chromium", "chromium-driver": "chromedriver", "prometheus": "promtool"}
 _missing: set[str] = set()
 
 settings.register_profile("default", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

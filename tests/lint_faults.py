@@ -201,6 +201,27 @@ def _fraction(value: str) -> Object:
     return made
 
 
+def _cut_only(*numbers: int) -> Object:
+    """A layout that names these GPUs."""
+    rows = [{"devices": list(numbers), "mig-enabled": True, "mig-devices": {"3g.40gb": 2}}]
+    return config_map({"config.yaml": yaml.safe_dump({"version": "v1", "mig-configs": {"two": rows}})}, "mig-config")
+
+
+def _claim(**constraint: str) -> Object:
+    """Two MIG devices by DRA."""
+    requests = [{"name": name, "exactly": {"deviceClassName": "mig.nvidia.com"}} for name in ("large", "small")]
+    devices: Object = {"requests": requests}
+    if constraint:
+        devices["constraints"] = [{"requests": ["large", "small"], **constraint}]
+    metadata = {"name": "slices", "namespace": "models"}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": metadata,
+        "spec": {"devices": devices},
+    }
+
+
 def _nim_slice(version: str) -> Object:
     """An LLM NIM on a MIG slice."""
     made = nim(image={"tag": version})
@@ -378,6 +399,8 @@ FAULTS: dict[str, Twins] = {
         [shared(rename=True)],
     ),
     "RS6314": ([_fraction("0.3")], [_fraction("0.95")]),
+    "RS6320": ([_cut_only(0, 2)], [_cut_only(0, 1, 2)]),
+    "RS6321": ([_claim()], [_claim(matchAttribute="gpu.nvidia.com/parentUUID")]),
     "RS6401": (
         [server({**NO_STARTUP, "livenessProbe": probe(initialDelaySeconds=30)})],
         [server({**NO_STARTUP, "livenessProbe": probe(initialDelaySeconds=400)})],

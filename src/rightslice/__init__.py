@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rightslice.api import Asked, LintReport, Load, WhatIf, diff, lint, plan, predict, simulate, size
+    from rightslice.api import Asked, LintReport, Load, WhatIf, diff, explain, lint, plan, predict, simulate, size
     from rightslice.core.errors import RightsliceError
 
 __version__ = "0.1.0"
 __all__ = [
-    "Asked", "LintReport", "Load", "RightsliceError", "WhatIf", "__version__", "diff", "lint", "plan", "predict",
-    "simulate", "size",
+    "Asked", "LintReport", "Load", "RightsliceError", "WhatIf", "__version__", "diff", "explain", "lint", "plan",
+    "predict", "simulate", "size",
 ]  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rightslice.app.autoscaling import plan_scaled
 from rightslice.app.difference import diff_plans
+from rightslice.app.explanation import explain_plan
 from rightslice.app.linting import LintReport, lint_paths
 from rightslice.app.predict import Load
 from rightslice.app.predict_one import Answer, Asked, predict_one
@@ -14,10 +15,11 @@ from rightslice.app.simulating import simulate_plan
 from rightslice.app.sizing import size_model
 from rightslice.app.what_if import WhatIf
 
-__all__ = ["Asked", "LintReport", "Load", "WhatIf", "diff", "lint", "plan", "predict", "simulate", "size"]
+__all__ = ["Asked", "LintReport", "Load", "WhatIf", "diff", "explain", "lint", "plan", "predict", "simulate", "size"]
 
 if TYPE_CHECKING:
     from rightslice.core.difference import PlanDifference
+    from rightslice.core.explanation import Explanation
     from rightslice.core.plan import Plan
     from rightslice.core.replay import Replay
     from rightslice.memory.sizing import SizeReport
@@ -48,6 +50,15 @@ def diff(old: str | Path, new: str | Path) -> PlanDifference:
     Each is a `plan.json` or the folder that holds one. Raises BadInputError for anything else and for infeasible plans.
     """
     return diff_plans(Path(old), Path(new))
+
+
+def explain(plan: str | Path, why_not: str = "", *, risk: float = 0.05) -> Explanation:
+    """Why a plan is as it is, and for its closest rivals the one assumption that would turn the choice.
+
+    `why_not`: only what was considered under that name. Raises BadInputError for what is no plan, and for a name under
+    which nothing was considered.
+    """
+    return explain_plan(Path(plan), why_not, risk=risk)
 
 
 def lint(*paths: str | Path, accelerator: str = "") -> LintReport:

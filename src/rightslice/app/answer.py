@@ -30,11 +30,19 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class Rival:
+    """Another choice that holds, and how it is told."""
+
+    label: str
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """One finished search, over `question`, which may be narrower than what was asked.
 
     `evidence` is None when no verified proposal was found; `holds`: the draws keep the accepted risk;
-    `bound_usd_per_hour`: no plan for the workload costs less.
+    `bound_usd_per_hour`: no plan for the workload costs less; `rivals`: dearer choices that hold, with their searches.
     """
 
     asked: Asked
@@ -44,6 +52,7 @@ class Answer:
     alternatives: tuple[Alternative, ...] = ()
     holds: bool = False
     bound_usd_per_hour: float = 0.0
+    rivals: tuple[Rival, ...] = ()
 
     @classmethod
     def of(cls, asked: Asked, found: Found) -> Answer:

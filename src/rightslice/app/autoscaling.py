@@ -17,6 +17,7 @@ from rightslice.app.planning import PlanOutcome, plan_workload
 from rightslice.app.scenarios import Load
 from rightslice.app.simulating import Asked, asked_of, day_of, with_control
 from rightslice.app.tuning import Autoscalers, Tried, tuned
+from rightslice.app.warn import scaling_warnings
 from rightslice.app.what_if import WhatIf
 from rightslice.core.errors import BadInputError
 from rightslice.core.plan import Autoscaling, Deployment, Plan, PlanWarning, Replicas, ScaledDay
@@ -96,7 +97,8 @@ def _scaled(plan: Plan, asked: Asked, wanted: Autoscalers, risk: float, progress
         text = f"{result.gpu_hours:,.0f} GPU-hours a day are no fewer than the {result.static_gpu_hours:,.0f} planned"
         return _unscaled(plan, wanted, text)
     entries = tuple(_entry(made, key, result, tried) for key in _keys(made, chosen.autoscalers))
-    return _with_room(replace(plan, autoscaling=entries), made)
+    scaled = _with_room(replace(plan, autoscaling=entries), made)
+    return replace(scaled, warnings=(*scaled.warnings, *scaling_warnings(scaled)))
 
 
 def busiest_part(day: Load) -> Load:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
-from rightslice.app.answer import Answer
+from rightslice.app.answer import Answer, Rival
 from rightslice.app.decide import describe
 from rightslice.app.explain import what_binds, works_too
 from rightslice.app.grouping import sharing_text
@@ -61,8 +61,11 @@ def _fleets(workload: Workload) -> list[Fleet]:
 def cheapest(answers: Sequence[Answer]) -> Answer:
     """The cheapest that holds, or the first; what became of the others is among its rejections."""
     chosen = min((a for a in answers if a.holds), key=lambda a: a.monthly_usd, default=answers[0])
-    others = tuple(_rejection(a, chosen) for a in answers if a is not chosen and not _holds_it(a, chosen))
-    return replace(chosen, asked=replace(chosen.asked, rejections=(*others, *chosen.asked.rejections)))
+    told = [(a, _rejection(a, chosen)) for a in answers if a is not chosen and not _holds_it(a, chosen)]
+    others = tuple(rejection for _, rejection in told)
+    rivals = tuple(Rival(rejection.option, a) for a, rejection in told if a.holds)
+    asked = replace(chosen.asked, rejections=(*others, *chosen.asked.rejections))
+    return replace(chosen, asked=asked, rivals=(*rivals, *chosen.rivals))
 
 
 def _holds_it(answer: Answer, chosen: Answer) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
-from rightslice.app.answer import Answer, Asked
+from rightslice.app.answer import Answer, Asked, Rival
 from rightslice.app.judge import at_quantile, holds, sigma
 from rightslice.app.prune import pruned
 from rightslice.app.search import Found, search
@@ -71,7 +71,10 @@ def decide(asked: Asked, progress: Callable[[str], None]) -> Answer:
     )
     for start, answer in accepted:
         if holds(answer.question, answer.found.proposal, asked.seed, asked.risk):
-            return replace(answer, alternatives=_alternatives(start, answer, tried), bound_usd_per_hour=bound)
+            pairs = _alternatives(start, answer, tried)
+            rivals = tuple(Rival(alternative.accelerator, other) for alternative, other in pairs)
+            alternatives = tuple(alternative for alternative, _ in pairs)
+            return replace(answer, alternatives=alternatives, bound_usd_per_hour=bound, rivals=rivals)
     answers = [replace(t.answers[-1], holds=False, bound_usd_per_hour=bound) for t in tried]
     return next((answer for answer in answers if answer.found.verified), answers[0])
 
@@ -174,15 +177,16 @@ def _pruned(answer: Answer, state: State) -> tuple[Answer, ...]:
     return tuple(replace(answer, found=replace(found, proposal=p), holds=True) for p in reversed(proposals))
 
 
-def _alternatives(chosen: _Start, answer: Answer, tried: list[_Tried]) -> tuple[Alternative, ...]:
+def _alternatives(chosen: _Start, answer: Answer, tried: list[_Tried]) -> list[tuple[Alternative, Answer]]:
     """Everything else that holds on one accelerator alone and is another choice, cheapest first."""
     counts, found = answer.found.proposal.counts, []
     for start, other in ((t.start, t.answers[0]) for t in tried if t.start is not chosen and t.start.accelerator):
         more = other.monthly_usd - answer.monthly_usd
         if other.holds and other.found.proposal.counts != counts and more >= 0:
             text, shape = describe(other.found), detail(other.question, other.found)
-            found.append(Alternative(text, start.accelerator, other.monthly_usd, more, shape, verified=True))
-    return tuple(sorted(found, key=lambda a: (a.monthly_usd, a.accelerator)))
+            told = Alternative(text, start.accelerator, other.monthly_usd, more, shape, verified=True)
+            found.append((told, other))
+    return sorted(found, key=lambda pair: (pair[0].monthly_usd, pair[0].accelerator))
 
 
 def describe(found: Found) -> str:

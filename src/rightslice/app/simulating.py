@@ -67,7 +67,10 @@ def simulate_plan(path: Path, what_if: WhatIf) -> Replay:
         found = with_control(asked, as_tuned(asked.plan, asked.autoscalers), what_if, day_of(asked, horizon_s))
     else:
         found = _as_planned(asked, horizon_s)
-    return replace(found, asked=what_if.given)
+    cost = asked.plan.monthly_usd
+    if cost is None:
+        return replace(found, asked=what_if.given)
+    return replace(found, asked=what_if.given, price_date=cost.price_date, price_quality=cost.quality)
 
 
 def day_of(asked: Asked, horizon_s: float | None = None) -> Load:

@@ -56,7 +56,9 @@ def tune_plan(path: Path, what_if: WhatIf, progress: Callable[[str], None]) -> T
     if not any(found.kind in ("hpa", "keda") for found in asked.autoscalers.values()):
         raise BadInputError(Diagnostic("RS0502", "--tune needs an autoscaler", hint="--autoscaler hpa"))
     tried = tuned(asked, asked.autoscalers, what_if, day_of(asked, what_if.horizon_s), progress)
-    return Tuning(asked.plan.name, asked.seed, tuple(found.trial for found in tried))
+    cost = asked.plan.monthly_usd
+    date, quality = (cost.price_date, cost.quality) if cost else ("", "")
+    return Tuning(asked.plan.name, asked.seed, tuple(found.trial for found in tried), date, quality)
 
 
 def tuned(

@@ -7,9 +7,13 @@ from collections.abc import Iterator
 from rightslice.app.network import planned_network
 from rightslice.app.state import Question
 from rightslice.catalogue.accuracy import weight_risk
+from rightslice.catalogue.hardware import ON_ONE_GPU, WHOLE
+from rightslice.catalogue.mig import geometry
+from rightslice.catalogue.platforms import platforms
 from rightslice.core.engine import DTYPE_BITS
-from rightslice.core.plan import PlanWarning, Request
+from rightslice.core.plan import Plan, PlanWarning, Request
 from rightslice.core.quantities import format_seconds, format_usd
+from rightslice.core.text import plural
 from rightslice.optimization.assemble import Fleet
 from rightslice.optimization.needs import Need
 from rightslice.optimization.sharing import group_key
@@ -54,6 +58,7 @@ def warnings(
         found += _impossible_spread(need)
         found += _not_modelled(need)
         found += _serving(need)
+    found += layout_warnings(made)
     if spare_saving_usd is not None and spare_saving_usd > 0:
         saved = format_usd(spare_saving_usd)
         found.append(PlanWarning("RS5004", "spare replicas", f"N + 1 costs {saved} a month; min_replicas: 1 drops it"))
@@ -198,6 +203,55 @@ def _network(workload: Workload) -> Iterator[PlanWarning]:
         if way > 0.0:
             where = f"{format_seconds(way)} from {client}, there and back, to {' or '.join(network.regions)}"
             yield PlanWarning("RS5016", "network", f"{where}, by distance{stated}; in every TTFT and end-to-end time")
+
+
+def layout_warnings(made: Fleet) -> Iterator[PlanWarning]:
+    """What the device plugin does not notice by itself, and slices whose size nobody has measured."""
+    for pool in made.pools:
+        if pool.sharing in ON_ONE_GPU:
+            text = (
+                f"shares its GPUs by {pool.sharing}: the device plugin does not read a changed configuration, "
+                "restart it as kubernetes/README.md says"
+            )
+            yield PlanWarning("RS5022", pool.name, text)
+        table = geometry(pool.accelerator)
+        used = {profile for layout in pool.layouts for profile in layout.profiles}
+        unsure = [p.name for p in table.profiles if p.name in used and p.estimated] if table else []
+        if unsure:
+            names = ", ".join(unsure)
+            text = f"nobody has published the memory of {names}: compare nvidia-smi mig -lgip on the node first"
+            yield PlanWarning("RS5023", pool.name, text)
+
+
+def change_warnings(plan: Plan) -> Iterator[PlanWarning]:
+    """What today's nodes need before they can be cut anew: the MIG manager drains nothing."""
+    steps = [step for step in plan.changes.steps if step.action == "cut"] if plan.changes else []
+    for pool in sorted({step.pool for step in steps}):
+        nodes = sum(step.pool == pool for step in steps)
+        text = (
+            f"{plural(nodes, 'node')} to be cut anew: cordon and drain each, change its label, wait for "
+            "nvidia.com/mig.config.state=success, then uncordon"
+        )
+        if platforms()[plan.pool(pool).platform].mig_needs_reboot:
+            text += "; the node reboots when a GPU enters or leaves MIG mode"
+        yield PlanWarning("RS5020", pool, text)
+    for step in plan.changes.steps if plan.changes else ():
+        if step.stops:
+            where = f"{step.node} is drained" if step.node else step.machine_type
+            yield PlanWarning("RS5007", ", ".join(step.stops), f"not served while {where}: add a node for that time")
+
+
+def scaling_warnings(plan: Plan) -> Iterator[PlanWarning]:
+    """Slices that are scaled from zero: the autoscaler's picture of an empty pool has no nvidia.com/mig-* in it."""
+    places = {d.id: d for model in plan.models for d in model.deployments}
+    for entry in plan.autoscaling:
+        deployment = places[entry.deployment]
+        if entry.min_replicas == 0 and deployment.partition not in (WHOLE, *ON_ONE_GPU):
+            text = (
+                f"asks for {deployment.partition} from zero replicas: an empty node pool shows the cluster autoscaler "
+                "no MIG resource; keep one node, or give its template the resource"
+            )
+            yield PlanWarning("RS5021", deployment.id, text)
 
 
 def _prices(made: Fleet) -> Iterator[PlanWarning]:

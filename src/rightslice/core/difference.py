@@ -42,11 +42,15 @@ class ModelDifference:
 
 @dataclass(frozen=True, slots=True)
 class PlanDifference:
-    """From one plan to another. `increase`: share of the old cost by which the new one is dearer, None from nothing."""
+    """From one plan to another. `increase`: share of the old cost by which the new one is dearer, None from nothing.
+
+    `price_dates`: of the machines of both, empty for those of one's own.
+    """
 
     old: str
     new: str
     monthly_usd: Amount
+    price_dates: tuple[str, str]
     increase: float | None
     slo_probability: Amount
     accelerators: tuple[AcceleratorDifference, ...]

@@ -107,8 +107,8 @@ class Replay:
     a control plane; `unknown_phases` of a cold start count 0 because nobody published them. `dark_s`: model -> seconds
     in which its requests waited and none of its replicas was ready, asked for or not. Pools `apart` keep all their
     nodes and replicas, for it cannot move them: no autoscaler and no fault reaches them. `faults` that were asked for.
-    `timelines`: one for each result; `asked`: the options; `notes`: what else a reader has to know; `calibration`: the
-    published case that the workload repeats.
+    `timelines`: one for each result; `asked`: the options; `notes`: what else a reader has to know. `price_date`,
+    `price_quality`: of the plan's machines.
     """
 
     plan: str
@@ -130,6 +130,8 @@ class Replay:
     timelines: tuple[Timeline, ...] = ()
     confidence: tuple[Confidence, ...] = ()
     asked: Mapping[str, Any] = field(default_factory=dict)
+    price_date: str = ""
+    price_quality: str = ""
 
     @property
     def requests(self) -> int:
@@ -230,6 +232,8 @@ class Replay:
             "replicas": [to_jsonable(found) for result in self.results for found in result.replicas],
             "gpu_hours": self.gpu_hours,
             "usd": self.usd,
+            "price_date": self.price_date,
+            "price_quality": self.price_quality,
             "requests_per_s_per_gpu": self.requests_per_s_per_gpu,
             "scale_events": [_scaling(event) for event in self.scale_events],
             "preemptions": to_jsonable(self.preemptions),
@@ -309,6 +313,8 @@ class Tuning:
     plan: str
     seed: int
     trials: tuple[Trial, ...]
+    price_date: str = ""
+    price_quality: str = ""
 
     @property
     def holds(self) -> bool:

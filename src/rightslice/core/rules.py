@@ -95,6 +95,10 @@ RULES: Final[dict[str, str]] = {
     "RS5014": "serving.priority-per-request",
     "RS5015": "scaling.no-use",
     "RS5016": "network.from-clients",
+    "RS5020": "change.drain-first",
+    "RS5021": "scaling.mig-from-zero",
+    "RS5022": "share.plugin-restart",
+    "RS5023": "mig.profile-estimated",
     # RS6xxx: what `lint` finds in manifests
     # what is wrong with objects as such
     "RS6000": "file.template",
@@ -160,6 +164,8 @@ RULES: Final[dict[str, str]] = {
     "RS6312": "share.mps-on-mig",
     "RS6313": "share.flag-ignored",
     "RS6314": "share.soft-fraction",
+    "RS6320": "mig.devices-unlisted",
+    "RS6321": "dra.claim-over-gpus",
     # whether a server lives long enough to serve
     "RS6401": "probe.kills-before-ready",
     "RS6402": "probe.no-startup",

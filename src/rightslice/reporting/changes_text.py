@@ -97,7 +97,9 @@ def _cost(found: PlanDifference) -> str:
     sign = "−" if more < 0 else "+"
     share = "" if found.increase is None else f" ({sign}{percent(abs(found.increase))})"
     changed = "no change" if abs(more) < 1.0 else f"{sign}{format_usd(abs(more))}{share}"
-    return f"{format_usd(old)} → {format_usd(new)} a month: {changed}"
+    dates = " and ".join(dict.fromkeys(date for date in found.price_dates if date))
+    priced = f" (prices of {dates})" if dates else ""
+    return f"{format_usd(old)} → {format_usd(new)} a month: {changed}{priced}"
 
 
 def _chance(found: PlanDifference) -> str:

@@ -24,7 +24,7 @@ from rightslice.reporting.autoscaling_text import scaled_day_text, scaling_rows,
 from rightslice.reporting.course import run_views
 from rightslice.reporting.loadtest_text import findings
 from rightslice.reporting.replay_words import unmeasured_text, verdict_text
-from rightslice.reporting.text import figure, percent
+from rightslice.reporting.text import figure, percent, priced_text
 
 _TEMPLATES = Path(__file__).parent / "templates"
 PLAN, SIMULATION, LOADTEST = "rightslice plan", "rightslice simulate", "rightslice loadtest"
@@ -81,6 +81,7 @@ def replay_html(replay: Replay) -> str:
         "replay.html.j2",
         SIMULATION,
         replay=replay,
+        priced=priced_text(replay.price_date, replay.price_quality) if replay.usd is not None else "",
         span=format_seconds(replay.horizon_s),
         verdict=verdict_text(replay),
         unmeasured=unmeasured_text(replay),
@@ -113,6 +114,7 @@ def trials_html(tuning: Tuning) -> str:
         verdict=f"{holding} of {plural(len(trials), 'setting')} hold over the same traffic",
         scatter=trials_page.scatter(trials, best),
         settings=trials_page.setting_rows(trials, best),
+        priced=priced_text(tuning.price_date, tuning.price_quality),
     )
 
 

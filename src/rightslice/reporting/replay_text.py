@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rightslice.core.quantities import format_seconds, format_usd
-from rightslice.core.replay import Preemption, Replay, Trial
+from rightslice.core.replay import Preemption, Replay, Tuning
 from rightslice.core.results import ClassResult, Distribution, SloOutcome
 from rightslice.core.text import plural
 from rightslice.reporting.canvas import Canvas, Cell, Column, Style
 from rightslice.reporting.course_text import course
 from rightslice.reporting.replay_words import unmeasured_text, verdict_text
-from rightslice.reporting.text import prefix_hits_text
+from rightslice.reporting.text import prefix_hits_text, priced_text
 
 _MOST_REPLICAS = 12
 _CAUSES = {"node": ("node", "lost"), "gpu": ("GPU", "failed"), "pod": ("pod", "crashed"), "grace": ("pod", "cut off")}
@@ -28,7 +26,9 @@ def replay_text(replay: Replay, *, width: int = 80, color: bool = False, ascii_o
     if unmeasured := unmeasured_text(replay):
         canvas.line((unmeasured, "bold"))
     cost = f" · {format_usd(replay.usd)}" if replay.usd is not None else ""
+    priced = priced_text(replay.price_date, replay.price_quality)
     bill = f"{replay.gpu_hours:.3g} GPU hours{cost} in {format_seconds(replay.horizon_s)}"
+    bill += f" ({priced})" if cost and priced else ""
     canvas.line((f"{bill} · {replay.cpu_s:.2f} CPU s · seed {replay.seed}", "dim"))
     canvas.blank()
     _classes(canvas, replay)
@@ -48,9 +48,9 @@ def replay_text(replay: Replay, *, width: int = 80, color: bool = False, ascii_o
     return canvas.render()
 
 
-def trials_text(trials: Sequence[Trial], *, width: int = 80, color: bool = False, ascii_only: bool = False) -> str:
+def trials_text(tuning: Tuning, *, width: int = 80, color: bool = False, ascii_only: bool = False) -> str:
     """Settings of an autoscaler: the cheapest that holds first."""
-    canvas = Canvas(Style(width, color, ascii_only))
+    canvas, trials = Canvas(Style(width, color, ascii_only)), tuning.trials
     holding = sum(t.holds for t in trials)
     canvas.line((f"{holding} of {len(trials)} settings hold", "bold"), " over the same day; the cheapest first")
     canvas.blank()
@@ -73,6 +73,8 @@ def trials_text(trials: Sequence[Trial], *, width: int = 80, color: bool = False
     canvas.line(
         ("load: aimed at, of what a replica carries; windows: up / down; the others as the autoscaler has it", "dim")
     )
+    if any(t.usd is not None for t in trials) and (priced := priced_text(tuning.price_date, tuning.price_quality)):
+        canvas.line((f"cost: {priced}", "dim"))
     return canvas.render()
 
 

@@ -65,3 +65,8 @@ def ranges(numbers: Iterable[int]) -> str:
         else:
             runs.append([number, number])
     return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in runs)
+
+
+def priced_text(date: str, quality: str) -> str:
+    """`prices of 2026-08-03, exact`; empty for machines of one's own."""
+    return f"prices of {date}, {quality.replace('_', ' ')}" if date else ""

@@ -18,6 +18,7 @@ from rightslice.ui.cli import (
     diff,
     documents,
     emit,
+    explain,
     lint,
     loadtest,
     plan,
@@ -33,6 +34,7 @@ QUESTIONS: Final = (
     ("Does it fit, on what?", "size"),
     ("How fast will it be?", "predict"),
     ("What should I deploy, what will it cost?", "plan"),
+    ("Why this plan, and what would change it?", "explain"),
     ("What differs between two plans?", "diff"),
     ("What would happen if …?", "simulate"),
     ("Where are its manifests?", "emit"),
@@ -76,6 +78,7 @@ def build() -> App:
     app.command(size.size)
     app.command(predict.predict)
     app.command(plan.plan)
+    app.command(explain.explain)
     app.command(diff.diff)
     app.command(simulate.simulate)
     app.command(emit.emit)

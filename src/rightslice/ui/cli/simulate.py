@@ -148,4 +148,4 @@ def _show_tuning(tuning: Tuning, *, json: bool) -> None:
     from rightslice.reporting.replay_text import trials_text  # noqa: PLC0415 - rich
 
     seen = terminal()
-    write_text(trials_text(tuning.trials, width=seen.width, color=seen.color, ascii_only=seen.ascii_only))
+    write_text(trials_text(tuning, width=seen.width, color=seen.color, ascii_only=seen.ascii_only))

@@ -13,10 +13,12 @@ from rightslice.kube.lint.context import Context
 from rightslice.kube.lint.finding import Hit, rule
 from rightslice.kube.lint.hardware import machines_of
 from rightslice.kube.lint.sharing import MigEntry
-from rightslice.kube.lint.values import Path, fields, whole
+from rightslice.kube.lint.values import Path, entries, fields, shown, whole
 from rightslice.kube.lint.workloads import MIG
 
 _MOST_REPLICAS = 48
+_CLAIM: Path = ("spec", "devices")
+_DRA_MIG = "mig.nvidia.com"
 _MOST_SLICES = 7
 _PROFILE = re.compile(r"[12347]g\.[0-9]{1,3}gb(?:[+.-](?:me|gfx)(?:\.all)?)?")
 
@@ -173,3 +175,49 @@ def flag_ignored(context: Context) -> Iterator[Hit]:
                 path = ("sharing", sharing.mode, "resources", index, name)
                 if document.get(*path) not in (None, "all"):
                     yield Hit(document, path, f"{name} of a resource is ignored: sharing holds for all GPUs of a node")
+
+
+@rule(
+    "RS6320", "warn",
+    title="GPUs that a MIG layout leaves out",
+    why="mig-parted leaves a GPU that no entry of the layout names as it is, cut by whatever was applied before.",
+    fix="an entry for every GPU, mig-enabled: false for those that stay whole",
+    evidence=("NVIDIA/mig-parted#129", "NVIDIA/mig-parted#9"),
+)  # fmt: skip
+def devices_unlisted(context: Context) -> Iterator[Hit]:
+    """By gaps in the numbers, per layout and device filter."""
+    listed: dict[tuple[str, str], list[tuple[MigEntry, set[int]]]] = {}
+    for entry in context.mig:
+        devices = entry.document.get(*entry.path, "devices")
+        numbers = {n for value in entries(devices) if (n := whole(value)) is not None}
+        if numbers:
+            named = str(entry.document.get(*entry.path, "device-filter"))
+            listed.setdefault((entry.layout, named), []).append((entry, numbers))
+    for found in listed.values():
+        numbers = set().union(*(numbers for _, numbers in found))
+        missing = sorted(set(range(max(numbers))) - numbers)
+        if missing:
+            entry = found[0][0]
+            names = ", ".join(map(str, missing))
+            yield Hit(entry.document, entry.path, f"{entry.layout}: GPU {names} keeps whatever cut it has")
+
+
+@rule(
+    "RS6321", "warn",
+    title="A claim whose slices may come from several GPUs",
+    why="Each request of a claim is met by itself: profiles that are to share a GPU can land on different ones.",
+    fix="constraints: [{requests: [], matchAttribute: gpu.nvidia.com/parentUUID}], or a claim for each",
+    evidence=("NVIDIA/k8s-dra-driver-gpu#897", "NVIDIA/k8s-dra-driver-gpu#719"),
+)  # fmt: skip
+def claim_over_gpus(context: Context) -> Iterator[Hit]:
+    """Of claims and templates of claims, by the device class of MIG."""
+    for document in context.documents:
+        path = {"ResourceClaim": _CLAIM, "ResourceClaimTemplate": ("spec", *_CLAIM)}.get(document.kind)
+        if path is None:
+            continue
+        requests = [fields(entry) for entry in entries(document.get(*path, "requests"))]
+        classes = [shown(r.get("deviceClassName") or fields(r.get("exactly")).get("deviceClassName")) for r in requests]
+        bound = [fields(entry).get("matchAttribute") for entry in entries(document.get(*path, "constraints"))]
+        if classes.count(_DRA_MIG) > 1 and not any(str(name).endswith("parentUUID") for name in bound):
+            message = f"{classes.count(_DRA_MIG)} MIG devices in one claim, bound to no common GPU"
+            yield Hit(document, (*path, "requests"), message)
