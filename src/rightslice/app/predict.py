@@ -54,6 +54,7 @@ class Load:
     """`requests`: in the batch, in flight or handed over, over all engines; `rate_per_s`: offered, open load only.
 
     `shortest_share`: lengths are drawn uniformly between this share of the nominal ones and all of them.
+    `cached_tokens`: first tokens of every prompt that are in the cache already.
     `waiting_steps`: decode steps before the engine looks at a new request, on average (SGLang started with a receive
     interval). `sent`: requests of an open test, 0 if not known; `lasts_s`: how long it takes at least then.
     `sustained`: the rate was published because the server kept up with it, so that a simulated one that cannot is
@@ -64,6 +65,7 @@ class Load:
     requests: float = 0.0
     rate_per_s: float = 0.0
     shortest_share: float = 1.0
+    cached_tokens: float = 0.0
     waiting_steps: float = 0.0
     sent: int = 0
     lasts_s: float = OPEN_S
@@ -147,7 +149,7 @@ def simulated(
     room = room or room_of(deployment, load, input_tokens, output_tokens)
     server = _server(deployment, room)
     test = _test(deployment, load, server, input_tokens + output_tokens)
-    lengths = _lengths(input_tokens, output_tokens, load.shortest_share, test.requests)
+    lengths = _lengths(max(1.0, input_tokens - load.cached_tokens), output_tokens, load.shortest_share, test.requests)
     measured_by_clients = load.kind in ("closed", "open")
     outside_s = era(deployment.device, deployment.settings).request_s if measured_by_clients else 0.0
     if load.kind == "open":

@@ -142,11 +142,14 @@ def deployment_of(row: Row) -> Deployment:
         kv_dtype=_cache_dtype(architecture, name, version, kv),
         max_model_len=max(2, round(_number(row, "isl") + _number(row, "osl"))),
     )
+    if architecture.moe and harnesses.splits_requests(row):
+        ranks = settings.tensor_parallel_size
+        settings = replace(settings, tensor_parallel_size=1, data_parallel_size=ranks, expert_parallel=ranks > 1)
     usual = engine_defaults(settings, where)
     settings = replace(
         settings,
         memory_fraction=usual.memory_fraction,
-        max_num_seqs=usual.max_num_seqs,
+        max_num_seqs=harnesses.stated(row, "max_num_seqs", usual.max_num_seqs),
         max_num_batched_tokens=harnesses.batched_tokens(row, name, usual.max_num_batched_tokens),
         block_size_tokens=usual.block_size_tokens,
     )
@@ -163,6 +166,7 @@ def load_of(row: Row) -> Load:
     common = Load(
         kind,  # type: ignore[arg-type]
         shortest_share=harnesses.shortest_share(row),
+        cached_tokens=harnesses.cached_tokens(row),
         waiting_steps=harnesses.waiting_steps(row, *_engine(row)),
     )
     if kind == "open":

@@ -19,6 +19,8 @@ from rightslice.core.errors import BadInputError, Diagnostic
 
 _US = 1e-6
 _EXPERT_MULTIPLIES = 2
+_USUAL_MULTIPLIES = 4
+"""Dense multiplies of a usual layer, for what an era says of one: query-key-value, output, gate-up, down."""
 _OTHERS = "vllm"
 _UNKNOWN_PCIE_BYTES_PER_S = 15.75e9
 """Sixteen lanes of PCIe 3, where the link to the host is not published: the slowest of today's servers."""
@@ -59,6 +61,7 @@ class _Layer(_Section):
     source: str
     feed_forward_launches: int
     attention_launches: dict[str, int]
+    quantised_launches: dict[str, int]
     indexer_launches: int
     small_kernel_launches: int
     small_kernel_us: float
@@ -98,6 +101,7 @@ class _Era(_Section):
     expert_weight_only: float = 1.0
     expert_prefill: float = 1.0
     shares_heads: bool = True
+    compiles: bool = False
 
 
 class _Eras(_Section):
@@ -170,7 +174,9 @@ class Era:
     reads of the cache, compute of experts; how much longer experts take in prefill; seconds of a request outside the
     engine.
 
-    `shares_heads`: query heads that share a KV head read it once.
+    `shares_heads`: query heads that share a KV head read it once. `compiles`: models are compiled (torch.compile), so
+    that steps with prompts run in CUDA graphs as well, up to the largest, and 8-bit activations are quantised by the
+    kernels in front of dense multiplies.
     """
 
     compute: float
@@ -180,6 +186,7 @@ class Era:
     expert_prefill: float
     request_s: float
     shares_heads: bool
+    compiles: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,6 +395,7 @@ def era(device: Device, settings: EngineSettings) -> Era:
         expert_prefill=row.expert_prefill,
         request_s=row.request_us * _US,
         shares_heads=row.shares_heads,
+        compiles=row.compiles,
     )
 
 
@@ -400,7 +408,8 @@ def launches(architecture: Architecture, device: Device, settings: EngineSetting
     """Launch and host times of an engine that runs a model on a device.
 
     A multiply in 8 or 4 bit has its activations quantised by a kernel of its own: every dense one, and two of a layer's
-    experts.
+    experts. Compiled models without experts have their 8-bit activations quantised by the kernels in front (models with
+    experts are published with 8-bit weights in blocks, which need that kernel).
     """
     document = _document()
     entry, layer = document.families[family(device)], document.layer
@@ -414,8 +423,10 @@ def launches(architecture: Architecture, device: Device, settings: EngineSetting
     experts_us = expert_layers * host.launch * layer.experts_floor_us
     if quantised:
         experts_us += expert_layers * _EXPERT_MULTIPLIES * host.quantise_us
-        dense_us += 0.0 if kept else multiplies * host.quantise_us
-    prefill_us = architecture.layers * (host.prefill_layer_us + entry.attention.prefill_floor_us)
+        fused = host.compiles and not expert_layers and arithmetic(device, settings.weight_dtype) == "8bit"
+        dense_us += 0.0 if kept or fused else _dense_multiplies(architecture, quantised=True) * host.quantise_us
+    prefill_us = multiplies / _USUAL_MULTIPLIES * host.prefill_layer_us
+    prefill_us += architecture.layers * entry.attention.prefill_floor_us
     return Launches(
         (dense_us + experts_us) * _US,
         (prefill_us + expert_layers * host.prefill_expert_layer_us) * _US,
@@ -424,12 +435,12 @@ def launches(architecture: Architecture, device: Device, settings: EngineSetting
     )
 
 
-def _dense_multiplies(architecture: Architecture) -> int:
-    """Dense multiplies that one step launches."""
+def _dense_multiplies(architecture: Architecture, *, quantised: bool = False) -> int:
+    """Dense multiplies that one step launches; `quantised`: only those by weights of the checkpoint's dtype."""
     layer = _document().layer
+    launched = layer.quantised_launches if quantised else layer.attention_launches
     attention = sum(
-        group.layers
-        * (layer.attention_launches[group.kind] + (layer.indexer_launches if group.indexer_elements_per_token else 0))
+        group.layers * (launched[group.kind] + (layer.indexer_launches if group.indexer_elements_per_token else 0))
         for group in architecture.attention
     )
     without = sum(group.layers for group in architecture.moe if not group.shared_parameters)

@@ -39,6 +39,9 @@ def step_costs(
     are read p times for every token of the batch, while cache reads are spread over the stages. A lone prompt still
     takes p times as long as this says (the bubble): such costs are marked `unvalidated`.
 
+    Engines that capture mixed steps in CUDA graphs have the launches of prompts in the steps beyond the largest graph
+    only.
+
     No gain is taken for speculative decoding and no cost for LoRA adapters. Raises BadInputError (RS2005) where the
     device's compute rate is not known.
     """
@@ -51,6 +54,9 @@ def step_costs(
     )
     seconds[0] = 0.0
     launch = coefficients.launches(architecture, device, settings)
+    in_graphs = coefficients.era(device, settings).compiles
+    if in_graphs:
+        seconds += np.where(micro > _LARGEST_GRAPH, launch.prefill_s, 0.0)
     token_s, sequence_s = _decode_attention(architecture, device, settings, typical_tokens)
     band = accuracy.band(architecture, device, settings)
     stages = settings.pipeline_parallel_size
@@ -60,7 +66,7 @@ def step_costs(
         attention_ps=picoseconds(_prefill_attention_s(architecture, device, settings, typical_tokens) / stages),
         sequence_ps=picoseconds(launch.sequence_s + sequence_s / stages),
         step_ps=picoseconds(stages * launch.step_s + launch.kernels_s),
-        prefill_step_ps=picoseconds(launch.prefill_s),
+        prefill_step_ps=0 if in_graphs else picoseconds(launch.prefill_s),
         relative_error=band.relative_error,
         provenance=band.provenance,
     )

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from rightslice.performance.accuracy import CellMetric, Document
+from rightslice.performance.accuracy import CellMetric, Document, Group
 from rightslice.reporting.accuracy_text import decision_line, percent
 
 _METRICS: Final = {"throughput": "Throughput", "tpot": "TPOT", "ttft": "TTFT", "e2e": "End to end"}
+_BAR, _FULL = 12, 0.6
+"""Characters of a bar, and the error that fills it."""
 _HEAD: Final = """\
 # Accuracy of predictions
 
@@ -60,6 +62,11 @@ def accuracy_page(found: Document) -> str:
         ),
         _peers(found),
         "## By group\n",
+        _paragraph(
+            f"A full bar is an error of {100 * _FULL:.0f} % or more, an empty one is no error; a dash stands for "
+            "groups without rows of the metric."
+        ),
+        _plot(found.groups),
         _table(
             ["Group", "Rows", *_METRICS.values()],
             ([g.group, f"{g.rows:,}", *(percent(getattr(g, m)) for m in _METRICS)] for g in found.groups),
@@ -72,6 +79,22 @@ def accuracy_page(found: Document) -> str:
         _paragraph(found.selection),
     ]
     return "\n".join(parts)
+
+
+def _plot(groups: Sequence[Group]) -> str:
+    """Bars of the errors of every group, one line each."""
+    widest = max((len(g.group) for g in groups), default=0)
+    titles = " ".join(f"{title:<{_BAR}}" for title in _METRICS.values())
+    lines = [f"{'':<{widest}} {titles}".rstrip()]
+    lines += [f"{g.group:<{widest}} {' '.join(_bar(getattr(g, m)) for m in _METRICS)}".rstrip() for g in groups]
+    return "\n".join(["```text", *lines, "```"]) + "\n"
+
+
+def _bar(error: float | None) -> str:
+    if error is None:
+        return f"{'-':<{_BAR}}"
+    full = round(_BAR * min(1.0, error / _FULL))
+    return "█" * full + "·" * (_BAR - full)
 
 
 def _paragraph(text: str) -> str:

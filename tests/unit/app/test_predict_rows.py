@@ -146,7 +146,11 @@ def test_a_measured_stage_answers_for_its_own_server_and_widely_for_others() -> 
     ("changes", "tokens"),
     [
         ({"source": "inferencex-via-aiconfigurator", "engine": "tensorrt-llm", "engine_version": "1.2.0"}, 640),
-        ({"source": "aiconfigurator-silicon-nvidia"}, 4096),
+        ({"source": "aiconfigurator-silicon-nvidia"}, 1028),
+        ({"source": "aiconfigurator-silicon-nvidia", "engine": "tensorrt-llm", "engine_version": "1.0.0rc3"}, 1028),
+        ({"source": "aiconfigurator-silicon-nvidia", "engine": "sglang", "engine_version": "0.5.6"}, 16384),
+        ({"source": "aiconfigurator-silicon-nvidia", "hw": "B200-SXM-180GB"}, 8192),
+        ({"notes": "max_num_seqs=128, max_num_batched_tokens=2048; failures=0"}, 2048),
         ({}, 8192),
     ],
 )
@@ -161,5 +165,31 @@ def test_what_is_known_of_a_harness_sets_the_load() -> None:
     counted = load_of({**ROW, "load": "open", "request_rate": "2", "notes": "F online, 200 requests; SLA met"})
     assert (counted.sent, counted.sustained) == (200, False)
     waiting = {"source": "inferencex-x", "engine": "tensorrt-llm", "engine_version": "1.2.0", "dp": "4"}
-    assert load_of({**ROW, **waiting}).waiting_steps == 60.0
+    assert load_of({**ROW, **waiting}).waiting_steps == 30.0
     assert load_of({**ROW, "source": "aiconfigurator-silicon-nvidia", "hw": "B200-SXM-180GB"}).shortest_share == 0.8
+    shared = {"notes": "11 system prompts of 100 tok, 4 users each) with prefix caching; max_num_seqs=128"}
+    assert load_of({**ROW, **shared}).cached_tokens == 100.0
+    assert load_of({**ROW, "notes": "system prompts of 100 tok"}).cached_tokens == 0.0
+    assert deployment_of({**ROW, **shared}).settings.max_num_seqs == 128
+
+
+def test_a_script_without_an_interval_lets_no_request_wait() -> None:
+    row = {**ROW, "source": "inferencex-x", "engine": "sglang", "engine_version": "0.5.9"}
+    assert load_of(row).waiting_steps == 30.0
+    assert load_of({**row, "model": "GLM-5"}).waiting_steps == 0.0
+
+
+def test_ranks_that_a_source_does_not_name_are_taken_for_models_with_experts() -> None:
+    row = {**ROW, "source": "trtllm-perf-overview-v1.0", "n_gpus": "4", "tp": "4", "engine": "tensorrt-llm"}
+    dense = deployment_of(row).settings
+    assert (dense.tensor_parallel_size, dense.data_parallel_size) == (4, 1)
+    experts = deployment_of({**row, "model": "Mixtral-8x7B"}).settings
+    assert (experts.tensor_parallel_size, experts.data_parallel_size, experts.expert_parallel) == (1, 4, True)
+    one = deployment_of({**row, "model": "Mixtral-8x7B", "n_gpus": "1", "tp": "1"}).settings
+    assert (one.data_parallel_size, one.expert_parallel) == (1, False)
+
+
+def test_a_cached_prefix_brings_first_tokens_earlier() -> None:
+    notes = "9 system prompts of 400 tok, 5 users each) with prefix caching"
+    cached, whole = predicted(notes=notes), predicted()
+    assert float(cached["pred_ttft_ms_mean"]) < float(whole["pred_ttft_ms_mean"])

@@ -10,6 +10,7 @@ import pytest
 import performance_cases as cases
 from rightslice.catalogue.architecture import AttentionGroup
 from rightslice.catalogue.hardware import Device
+from rightslice.core.engine import Dtype
 from rightslice.core.errors import BadInputError
 from rightslice.performance import coefficients
 from rightslice.performance.costs import StepCosts
@@ -150,9 +151,9 @@ def test_weights_that_the_device_cannot_multiply_save_bytes_only() -> None:
 
 
 def test_formats_for_experts_only_leave_the_rest_in_16_bit() -> None:
-    mxfp4, int4 = replace(cases.VLLM, weight_dtype="mxfp4"), replace(cases.VLLM, weight_dtype="int4")
-    dense = [step_costs(cases.LLAMA_8B, H100, s, typical_tokens=500).tokens_ps[1] for s in (mxfp4, int4)]
-    experts = [step_costs(cases.MIXTRAL, H100, s, typical_tokens=500).tokens_ps[1] for s in (mxfp4, int4)]
+    mxfp4, fp4 = replace(cases.VLLM, weight_dtype="mxfp4"), replace(cases.VLLM, weight_dtype="fp4")
+    dense = [step_costs(cases.LLAMA_8B, H100, s, typical_tokens=500).tokens_ps[1] for s in (mxfp4, fp4)]
+    experts = [step_costs(cases.MIXTRAL, H100, s, typical_tokens=500).tokens_ps[1] for s in (mxfp4, fp4)]
     assert dense[0] == dense[1]
     assert experts[0] > experts[1]
 
@@ -203,3 +204,28 @@ def test_refinements_multiply_the_coefficients_of_the_operator_tables() -> None:
     finally:
         coefficients.use_shipped_factors()
     assert coefficients.attention_path(H100, "bf16").bytes_per_s >= 0.3 * plain
+
+
+def test_compiled_engines_launch_prompts_one_by_one_only_beyond_the_largest_graph() -> None:
+    compiled = step_costs(cases.LLAMA_8B, H100, cases.VLLM, typical_tokens=500)
+    assert compiled.prefill_step_ps == 0
+    assert compiled.tokens_ps[513] - compiled.tokens_ps[512] > 10 * (compiled.tokens_ps[512] - compiled.tokens_ps[511])
+    other = step_costs(cases.LLAMA_8B, H100, replace(cases.VLLM, engine="sglang"), typical_tokens=500)
+    assert other.prefill_step_ps > 0
+
+
+def test_a_latent_cache_has_more_launches_of_a_prompt_than_grouped_queries() -> None:
+    settings = replace(cases.VLLM, engine="sglang")
+    group = cases.LLAMA_8B.attention[0]
+    latent = replace(cases.LLAMA_8B, attention=(replace(group, kind="mla", kv_elements_per_token=576),))
+    plain, more = (coefficients.launches(m, H100, settings).prefill_s for m in (cases.LLAMA_8B, latent))
+    assert more > 1.5 * plain
+
+
+def test_dense_8_bit_multiplies_are_quantised_apart_unless_compiled() -> None:
+    def kernels_s(engine: str, dtype: Dtype) -> float:
+        settings = replace(cases.VLLM, engine=engine, weight_dtype=dtype)
+        return coefficients.launches(cases.LLAMA_8B, H100, settings).kernels_s
+
+    assert kernels_s("vllm", "fp8") == kernels_s("vllm", "bf16")
+    assert kernels_s("tensorrt-llm", "fp8") > kernels_s("tensorrt-llm", "bf16")
