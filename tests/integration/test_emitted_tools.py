@@ -198,6 +198,10 @@ def test_mirrors_take_the_place_of_registries_and_hub(
     assert "published as `docker.io/vllm/vllm-openai:v" in page
     assert "| weights | `meta-llama/Llama-3.3-70B-Instruct` | 141" in page
     capsysbinary.readouterr()
-    for option, value in (("--registry-prefix", "a b\n- x"), ("--hub-endpoint", "javascript:alert(1)")):
+    for option, value in (
+        ("--registry-prefix", "a b\n- x"),
+        ("--hub-endpoint", "javascript:alert(1)"),
+        ("--hub-endpoint", "http://hub.local:70000"),
+    ):
         assert main(["emit", str(plan), option, value]) == 2
         assert b"error[RS0501]" in capsysbinary.readouterr()[1]

@@ -22,6 +22,7 @@ from rightslice.manifests.render import render
 from rightslice.spec.plan_document import load_plan
 
 LIMIT_S: Final = 120.0
+HIGHEST_PORT: Final = 65535
 RULE_KINDS: Final = frozenset({"PrometheusRule", "Rules"})
 _PREFIX: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9._-]+)*/?")
 _ENDPOINT: Final = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._/-]*)?")
@@ -110,11 +111,16 @@ def _check(mirrors: Mirrors) -> None:
     if mirrors.registry_prefix and not _PREFIX.fullmatch(mirrors.registry_prefix):
         message = f'--registry-prefix "{mirrors.registry_prefix[:60]}" is no place for images'
         wrong.append(Diagnostic("RS0501", message, hint="for example registry.example:5000/ai"))
-    if mirrors.hub_endpoint and not _ENDPOINT.fullmatch(mirrors.hub_endpoint):
+    if mirrors.hub_endpoint and not _is_endpoint(mirrors.hub_endpoint):
         message = f'--hub-endpoint "{mirrors.hub_endpoint[:60]}" is no address'
         wrong.append(Diagnostic("RS0501", message, hint="for example https://hub.example"))
     if wrong:
         raise BadInputError(wrong)
+
+
+def _is_endpoint(text: str) -> bool:
+    found = _ENDPOINT.fullmatch(text)
+    return found is not None and 0 < int((found[1] or ":443")[1:]) <= HIGHEST_PORT
 
 
 def _feasible(plan: Plan, path: Path) -> Plan:

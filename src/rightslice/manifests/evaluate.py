@@ -156,9 +156,10 @@ def _place(unit: Unit, weights_bytes: int) -> tuple[int, Place]:
     whole = device(planned.accelerator)
     own = device(planned.accelerator, planned.partition)
     if planned.partition != WHOLE and weights_bytes <= FILLED * own.memory_bytes:
-        return 1, Place(unit.namespace, unit.resource, node_selector(unit), tolerations(unit))
+        return 1, Place(unit.namespace, unit.resource, node_selector(unit), tolerations(unit), unit.mirrors)
     held = [count for count in _COUNTS if weights_bytes <= FILLED * count * whole.memory_bytes]
     count = held[0] if held else _COUNTS[-1]
     resource = unit.pool.platform.gpu_resource(WHOLE, whole.accelerator.vendor)
     here = planned.partition == WHOLE and count <= unit.pool.pool.gpus_per_node
-    return count, Place(unit.namespace, resource, node_selector(unit) if here else {}, tolerations(unit))
+    selector = node_selector(unit) if here else {}
+    return count, Place(unit.namespace, resource, selector, tolerations(unit), unit.mirrors)

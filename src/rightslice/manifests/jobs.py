@@ -10,6 +10,7 @@ from typing import Final
 
 from rightslice.kube.objects import Json, Metadata, Object, filled, job
 from rightslice.manifests.launch import HUB_TOKEN
+from rightslice.manifests.mirrors import AS_PUBLISHED, Mirrors
 from rightslice.manifests.pods import CACHE_FIXED_GIB, CACHE_MARGIN, from_secret
 
 GIB: Final = 1024**3
@@ -22,12 +23,15 @@ HOST_MEMORY_FIXED_GIB: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a Job runs: resource that it asks for, node labels (empty: any node with it), tolerated taints."""
+    """Where a Job runs: resource that it asks for, node labels (empty: any node with it), tolerated taints, and where
+    its image and models come from there.
+    """
 
     namespace: str | None = None
     resource: str = "nvidia.com/gpu"
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: Sequence[Json] = ({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},)
+    mirrors: Mirrors = AS_PUBLISHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +86,18 @@ def task(asked: Task, place: Place) -> Object:
 
 def _container(asked: Task, step: Step, place: Place) -> Object:
     script = " && ".join(shlex.join(command) for command in step.commands)
+    hub: Object = {"HF_ENDPOINT": place.mirrors.hub_endpoint} if place.mirrors.hub_endpoint else {}
+    constant: Object = {
+        **hub,
+        "HF_HOME": f"{CACHE_PATH}/huggingface",
+        "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
+    }
     mounts: list[Json] = [{"name": name, "mountPath": path} for name, path in _mounts(asked)]
     return {
         "name": step.name,
-        "image": step.image,
+        "image": place.mirrors.image(step.image),
         "command": ["sh", "-c", script.replace("$(", "$$(")],
-        "env": [
-            {"name": "HF_HOME", "value": f"{CACHE_PATH}/huggingface"},
-            {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"},
-            from_secret(HUB_TOKEN),
-        ],
+        "env": [*({"name": name, "value": value} for name, value in constant.items()), from_secret(HUB_TOKEN)],
         "resources": _resources(asked, step, place),
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": mounts,

@@ -14,6 +14,7 @@ from plans import EVERY, with_objectives
 from plans_scaled import gated, scaled
 from rightslice.app.linting import lint_paths
 from rightslice.kube.objects import identity
+from rightslice.manifests.mirrors import Mirrors
 from rightslice.manifests.render import render
 from rightslice.manifests.timing import START_MARGIN, startup_budget_s, typical_start_s
 
@@ -105,6 +106,27 @@ def test_dashboards_are_json_with_a_query_in_every_panel(name: str) -> None:
     assert panels
     assert all(target["expr"] for panel in panels for target in panel["targets"])
     assert len({panel["id"] for panel in panels}) == len(panels)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "opened"),
+    [
+        ("", {443}),
+        ("https://hub.example", {443}),
+        ("http://hub.example", {80, 443}),
+        ("http://hub.example:8080/hf", {443, 8080}),
+    ],
+)
+def test_network_policies_let_pods_reach_the_mirror_of_the_hub(endpoint: str, opened: set[int]) -> None:
+    files = render(EVERY["large-llm"](), Mirrors(hub_endpoint=endpoint))
+    policy = yaml.safe_load(files["components/network-policy/networkpolicy-chat.yaml"])
+    anywhere = [rule for rule in policy["spec"]["egress"] if "to" not in rule]
+    assert {port["port"] for rule in anywhere for port in rule["ports"]} == opened
+
+
+def test_names_may_be_asked_of_a_resolver_outside_every_namespace() -> None:
+    policy = yaml.safe_load(tree("large-llm")["components/network-policy/networkpolicy-dns.yaml"])
+    assert policy["spec"]["egress"] == [{"ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]}]
 
 
 @pytest.mark.parametrize("weights_bytes", [0, 2_000_000_000, 16_000_000_000, 140_000_000_000, 700_000_000_000])

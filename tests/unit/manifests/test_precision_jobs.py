@@ -22,6 +22,7 @@ from rightslice.catalogue.hardware import WHOLE
 from rightslice.core.engine import EngineSettings
 from rightslice.core.errors import BadInputError
 from rightslice.core.plan import Plan
+from rightslice.manifests.mirrors import Mirrors
 from rightslice.manifests.render import render
 
 FILES = ("QUANTISE.md", "evaluate.yaml", "quantise.yaml", "recipe.yaml")
@@ -225,3 +226,11 @@ def test_the_comparison_refuses_runs_without_a_common_score(tmp_path: Path) -> N
     done = compared(tmp_path, result(0.8, 0.01), {"other": {"acc,none": 0.5, "acc_stderr,none": 0.1}})
     assert done.returncode == 1
     assert "share no score" in done.stderr
+
+
+def test_jobs_take_their_image_and_models_from_mirrors() -> None:
+    files = render(lowered_plan(), Mirrors("registry.example/ai", "http://hub.example:8080"))
+    pod = job_of(objects(files, "evaluation/llm.yaml"))["spec"]["template"]["spec"]
+    for container in (*pod["initContainers"], *pod["containers"]):
+        assert container["image"].startswith("registry.example/ai/vllm/vllm-openai:v")
+        assert {"name": "HF_ENDPOINT", "value": "http://hub.example:8080"} in container["env"]

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
+from urllib.parse import urlsplit
 
 from rightslice.kube.objects import Fields, Json, Metadata, Object, custom
 from rightslice.manifests.components.component import Component
 from rightslice.manifests.pods import ports
-from rightslice.manifests.view import View, plan_labels
+from rightslice.manifests.view import Unit, View, plan_labels
 from rightslice.manifests.workloads import front_labels
 
 CLIENT: Final = "rightslice/client"
 SCRAPER: Final = "rightslice/scraper"
 """Labels of namespaces that may send requests, and whose Prometheus may read metrics."""
 DNS_PORT: Final = 53
-HTTPS_PORT: Final = 443
+WEB_PORTS: Final = {"http": 80, "https": 443}
 
 
 def isolation(view: View) -> Component:
@@ -24,7 +25,7 @@ def isolation(view: View) -> Component:
     policies += _openings(view)
     return Component(
         "network-policy",
-        "default deny; DNS, weights over HTTPS, requests from labelled namespaces, metrics for labelled ones",
+        "default deny; DNS, the hub or its mirror, requests from labelled namespaces, metrics for labelled ones",
         f"a network plugin that enforces policies; the namespaces of gateway and clients labelled `{CLIENT}=true`, "
         f"that of Prometheus `{SCRAPER}=true`",
         tuple(policies),
@@ -40,18 +41,25 @@ def _openings(view: View) -> Iterator[Object]:
         served = sorted(set(ports(unit).values()))
         sources: list[Json] = [{"podSelector": {}}, _namespaces(CLIENT), _namespaces(SCRAPER)]
         ingress: Json = [{"from": sources, "ports": [_port(port) for port in served]}]
-        egress: Json = [{"ports": [_port(HTTPS_PORT)]}, {"to": [{"podSelector": {}}]}]
+        egress: Json = [{"ports": _hub_ports(unit)}, {"to": [{"podSelector": {}}]}]
         rules: dict[str, Json] = {"ingress": ingress, "egress": egress}
         yield _policy(view, unit.service, front_labels(unit), rules)
     for unit in view.units:
         if unit.grouped:
             among: Json = [{"podSelector": {"matchLabels": dict(unit.selector())}}]
-            rules = {"ingress": [{"from": among}], "egress": [{"to": among}, {"ports": [_port(HTTPS_PORT)]}]}
+            rules = {"ingress": [{"from": among}], "egress": [{"to": among}, {"ports": _hub_ports(unit)}]}
             yield _policy(view, f"{unit.name}-group", unit.selector(), rules)
 
 
+def _hub_ports(unit: Unit) -> Json:
+    """HTTPS, and that of the hub's mirror where it listens elsewhere; a port outside 1..65535 was refused before."""
+    mirror = urlsplit(unit.mirrors.hub_endpoint or "https:")
+    return [_port(number) for number in sorted({WEB_PORTS["https"], mirror.port or WEB_PORTS[mirror.scheme]})]
+
+
 def _dns() -> dict[str, Json]:
-    return {"egress": [{"to": [{"namespaceSelector": {}}], "ports": [_port(DNS_PORT, "UDP"), _port(DNS_PORT)]}]}
+    """To any address: a resolver on the node itself (NodeLocal DNSCache) is in no namespace."""
+    return {"egress": [{"ports": [_port(DNS_PORT, "UDP"), _port(DNS_PORT)]}]}
 
 
 def _namespaces(label: str) -> Object:
