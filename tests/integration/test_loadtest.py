@@ -274,6 +274,11 @@ def test_nobody_there_is_exit_code_3(capsysbinary: pytest.CaptureFixture[bytes])
         (("http://h", "--duration", "0s"), "RS0501"),
         (("http://h", "--api-key-env", "NO_SUCH_VARIABLE_HERE"), "RS0501"),
         (("http://h", "--input-tokens", "0"), "RS0501"),
+        (("http://h", "--metrics-url", "file:///etc/passwd"), "RS0501"),
+        (("http://h", "--processes", "0"), "RS0501"),
+        (("http://h", "--trace", "t", "--prompts", "p"), "RS0502"),
+        (("http://h", "--api", "speech", "--trace", "t"), "RS0502"),
+        (("http://h", "--prompts", "p", "--api", "rerank"), "RS0502"),
     ],
 )
 def test_wrong_options(capsysbinary: pytest.CaptureFixture[bytes], arguments: tuple[str, ...], rule: str) -> None:

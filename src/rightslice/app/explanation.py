@@ -57,7 +57,8 @@ def _about(plan: Plan, why_not: str) -> tuple[Rejection, ...]:
         if wanted in (pool.accelerator.casefold(), pool.machine_type.casefold()):
             text = f"it is part of the plan: {pool.nodes} x {pool.machine_type} ({pool.accelerator})"
             return (Rejection(why_not, "", "RS4003", text),)
-    names = sorted({word for r in plan.rejected for word in r.option.split(" for ")[0].split(" ")})
+    words = (word for r in plan.rejected for word in r.option.split(" for ")[0].split(" "))
+    names = sorted({word for word in words if len(word) > 1 and not word.isdigit()})
     hint = did_you_mean(why_not, names) or f"for example {', '.join(names[:4])}"
     raise BadInputError(
         Diagnostic("RS0501", f'--why-not "{why_not[:80]}": nothing of that name was considered', hint=hint)

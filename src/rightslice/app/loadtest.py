@@ -107,6 +107,8 @@ def run_loadtest(asked: Asked, progress: Progress) -> tuple[LoadTest, tuple[tupl
     files = _files(asked)
     if asked.peer is not None:
         check_installed(asked.peer)
+    if asked.metrics_url:
+        checked_url(asked.metrics_url)
     target = Target(checked_url(asked.url), _token(asked.token_env), (), asked.timeout_s, asked.verify_tls)
     loop = new_event_loop()
     asyncio.set_event_loop(loop)
@@ -284,6 +286,8 @@ class _Test:
             out = sum(p.output_tokens for p in self._points) / counted
             if self._asked.api in GENERATES and abs(out / asked_out - 1.0) > 0.01:
                 notes.append(f"answers had {out:,.0f} tokens, {asked_out:,.0f} were asked for")
+        if self._asked.metrics_url and not self._metrics_url:
+            notes.append(f"{self._asked.metrics_url} shows no metric of a known engine")
         if self._asked.api == "transcriptions" and self._asked.audio is None:
             notes.append("the sound is synthetic and has no words: answers are shorter than those to speech")
         return notes
