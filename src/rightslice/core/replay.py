@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from rightslice.core.documents import to_jsonable
 from rightslice.core.results import ClassResult, ReplicaResult, SimulationResult
@@ -98,6 +98,22 @@ class Confidence:
 
 
 @dataclass(frozen=True, slots=True)
+class Stated:
+    """A figure that somebody stated, in `unit`, and the same as simulated; None for what went into the simulation."""
+
+    part: Literal["published", "derived", "fitted"]
+    what: str
+    stated: float
+    unit: str
+    simulated: float | None
+
+    @property
+    def unexplained(self) -> float | None:
+        """What the simulation does not account for: stated less simulated."""
+        return None if self.simulated is None else self.stated - self.simulated
+
+
+@dataclass(frozen=True, slots=True)
 class Replay:
     """`results`: one for each group of models and population; populations are alternatives. `cpu_s` is of the event
     loops alone.
@@ -108,7 +124,7 @@ class Replay:
     in which its requests waited and none of its replicas was ready, asked for or not. Pools `apart` keep all their
     nodes and replicas, for it cannot move them: no autoscaler and no fault reaches them. `faults` that were asked for.
     `timelines`: one for each result; `asked`: the options; `notes`: what else a reader has to know. `price_date`,
-    `price_quality`: of the plan's machines.
+    `price_quality`: of the plan's machines. `stated`: figures of a reference beside its own.
     """
 
     plan: str
@@ -132,6 +148,8 @@ class Replay:
     asked: Mapping[str, Any] = field(default_factory=dict)
     price_date: str = ""
     price_quality: str = ""
+    stated: tuple[Stated, ...] = ()
+    stated_source: str = ""
 
     @property
     def requests(self) -> int:
@@ -240,6 +258,7 @@ class Replay:
             "dark_s": dict(self.dark_s),
             "bounds": to_jsonable(self.bounds),
             "timeline": to_jsonable(self.timeline),
+            "stated": [{**to_jsonable(found), "unexplained": found.unexplained} for found in self.stated],
             "unknown_phases": list(self.unknown_phases),
             "apart": list(self.apart),
             "rollouts": [_rollout(found) for found in self.rollouts],

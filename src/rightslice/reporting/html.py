@@ -25,7 +25,7 @@ from rightslice.reporting.changes_text import change_rows, summary_text
 from rightslice.reporting.course import run_views
 from rightslice.reporting.loadtest_text import findings
 from rightslice.reporting.reasons_text import limit_texts, partition_row
-from rightslice.reporting.replay_words import unmeasured_text, verdict_text
+from rightslice.reporting.replay_words import stated_rows, unmeasured_text, verdict_text
 from rightslice.reporting.text import figure, percent, priced_text
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -88,6 +88,7 @@ def replay_html(replay: Replay) -> str:
         SIMULATION,
         replay=replay,
         priced=priced_text(replay.price_date, replay.price_quality) if replay.usd is not None else "",
+        stated=stated_rows(replay),
         span=format_seconds(replay.horizon_s),
         verdict=verdict_text(replay),
         unmeasured=unmeasured_text(replay),

@@ -8,7 +8,7 @@ from rightslice.core.results import ClassResult, Distribution, SloOutcome
 from rightslice.core.text import plural
 from rightslice.reporting.canvas import Canvas, Cell, Column, Style
 from rightslice.reporting.course_text import course
-from rightslice.reporting.replay_words import unmeasured_text, verdict_text
+from rightslice.reporting.replay_words import STATED_COLUMNS, stated_rows, unmeasured_text, verdict_text
 from rightslice.reporting.text import prefix_hits_text, priced_text
 
 _MOST_REPLICAS = 12
@@ -41,6 +41,10 @@ def replay_text(replay: Replay, *, width: int = 80, color: bool = False, ascii_o
         _disruptions(canvas, replay)
     else:
         _replicas(canvas, replay)
+    if rows := stated_rows(replay):
+        canvas.blank()
+        canvas.line(("Against what was stated", "bold"), f" ({replay.stated_source})")
+        canvas.table([Column(name, "left" if i < 2 else "right") for i, name in enumerate(STATED_COLUMNS)], rows)
     for note in replay.notes:
         canvas.line((note, "dim"))
     if replay.apart:

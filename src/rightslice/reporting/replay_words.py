@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rightslice.core.quantities import format_seconds
 from rightslice.core.replay import Replay
 from rightslice.core.text import plural
@@ -40,3 +42,27 @@ def _windows_text(replay: Replay) -> str:
         format_seconds(end_s - begin_s) + (f", after {format_seconds(begin_s)} of warm-up" if begin_s else "")
         for begin_s, end_s in found
     )
+
+
+STATED_COLUMNS: Final = ("part", "figure", "stated", "simulated", "unexplained")
+
+
+def stated_rows(replay: Replay) -> list[list[str]]:
+    """What was stated beside what was simulated: a row for each figure."""
+    return [
+        [
+            found.part,
+            found.what,
+            _in_unit(found.stated, found.unit),
+            "–" if found.simulated is None else _in_unit(found.simulated, found.unit),
+            "–" if found.unexplained is None else _in_unit(found.unexplained, found.unit, signed=True),
+        ]
+        for found in replay.stated
+    ]
+
+
+def _in_unit(value: float, unit: str, *, signed: bool = False) -> str:
+    sign, value = "+" if signed else "", round(value, 9) + 0.0
+    if unit == "share":
+        return f"{value * 100:{sign}.3g} %".replace("-", "−")
+    return f"{value:{sign}.3g} {unit}".strip().replace("-", "−")

@@ -73,6 +73,7 @@ def simulate(
     *,
     change: Change = _NOTHING,
     output: Annotated[Path | None, Parameter(name=("--output", "-o"), negative=())] = None,
+    reference: Annotated[Path | None, Parameter(show_default=False)] = None,
     tune: Flag = False,
     json: Flag = False,
 ) -> int:
@@ -84,6 +85,8 @@ def simulate(
         A plan.json, or the folder that `rightslice plan -o` wrote it to.
     output
         Folder for replay.json, timeline.csv and report.html, or for trials.csv and report.html of `--tune`.
+    reference
+        File of figures that were stated of this deployment, kind: Reference, to stand beside the simulated ones.
     tune
         Try targets, least sizes and windows of the autoscaler over the same day; the cheapest that holds comes first.
     json
@@ -111,6 +114,10 @@ def simulate(
     with Progress(quiet=json) as progress:
         progress("simulating")
         found = tune_plan(plan, what_if, progress) if tune else simulate_plan(plan, what_if)
+    if reference is not None and isinstance(found, Replay):
+        from rightslice.app.referencing import referenced  # noqa: PLC0415 - heavy
+
+        found = referenced(found, reference)
     written = _written(found, output) if output is not None else ""
     if isinstance(found, Tuning):
         _show_tuning(found, json=json)
