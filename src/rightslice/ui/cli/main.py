@@ -14,6 +14,7 @@ from rightslice.ui.cli import (
     accuracy,
     calibrate,
     catalog,
+    compare,
     cost,
     diff,
     documents,
@@ -36,6 +37,7 @@ QUESTIONS: Final = (
     ("What should I deploy, what will it cost?", "plan"),
     ("Why this plan, and what would change it?", "explain"),
     ("What differs between two plans?", "diff"),
+    ("Which of several models?", "compare"),
     ("What would happen if …?", "simulate"),
     ("Where are its manifests?", "emit"),
     ("Is my YAML right?", "lint"),
@@ -78,6 +80,7 @@ def build() -> App:
     app.command(size.size)
     app.command(predict.predict)
     app.command(plan.plan)
+    app.command(compare.compare)
     app.command(explain.explain)
     app.command(diff.diff)
     app.command(simulate.simulate)
