@@ -70,7 +70,10 @@ FAULTS: dict[str, tuple[Callable[[Json], object], str]] = {
     "a layout that cannot be": (lambda p: cut(p).update(profiles={"3g.40gb": 3}), "can be cut"),
     "tenants outside their layout": (lambda p: cut(p).update(profiles={"1g.10gb": 7}), "do not fit"),
     "several profiles on gke": (
-        lambda p: (p["pools"][0].update(platform="gke"), cut(p).update(profiles={"3g.40gb": 1, "1g.10gb": 4})),
+        lambda p: (
+            [pool.update(platform="gke") for pool in p["pools"]],
+            cut(p).update(profiles={"3g.40gb": 1, "1g.10gb": 4}),
+        ),
         "one MIG profile",
     ),
     "a replica less": (lambda p: p["placements"][0]["slots"].pop(), "replicas are placed"),

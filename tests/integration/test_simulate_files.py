@@ -25,7 +25,7 @@ models:
       input_tokens: {mean: 1500, p95: 4000}
       output_tokens: {mean: 200}
       slo: {ttft_p95: 4s, tpot_p95: 120ms}
-fleet: {providers: [gcp], regions: [us-central1], accelerators: {allow: [L4]}}
+fleet: {providers: [aws], regions: [us-east-1], accelerators: {allow: [A10G]}}
 """
 
 

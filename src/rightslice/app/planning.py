@@ -54,6 +54,9 @@ from rightslice.traffic.traces import Trace, read_trace
 PLANNED_ENGINES = ("vllm",)
 """Engines whose performance is modelled; the others in `fleet.engines` are reported as not considered."""
 MOST_NODES, LEAST_NODES = 500, 5
+WORTH_KEEPING = 1e-3
+"""Of the cost: what a plan that keeps today's GPUs may cost more than one made from nothing. The search for it is
+another one, and may end elsewhere."""
 NEAR_ENOUGH = 5e-4
 """Of the cost of one proposal: less than one GPU in fleets of up to 2,000, and saves minutes in larger ones."""
 NO_TIMINGS = dict.fromkeys(("read_s", "candidates_cpu_s", "pack_cpu_s", "simulate_cpu_s"), 0.0)
@@ -102,9 +105,13 @@ def plan_workload(
         today = read_today(current) if current else ()
     asking = Asking(traces, seed, risk, measured, today, clock)
     answer, architectures = answered(loaded.workload, asking, progress)
-    if answer.holds or answer.found.verified:
-        answer = replace(answer, evidence=judge(answer.question, answer.found.proposal, answer.found.rounds, seed))
-    plan = plan_document(answer, answer.evidence) if answer.evidence else infeasible_plan(answer)
+    answer, plan = _written(answer)
+    if today:
+        progress("from nothing")
+        fresh, its_own = answered(loaded.workload, replace(asking, today=()), progress)
+        fresh, instead = _written(fresh)
+        if _changes_less(instead, plan, today):
+            answer, plan, architectures = fresh, instead, its_own
     if plan.binding:
         progress("ways out")
         tried = ways_out(answer, _retry(architectures, replace(asking, clock=Clock(), today=())))
@@ -119,6 +126,25 @@ def plan_workload(
         plan = replace(plan, platform_costs=tuple(_platform_costs(answer, architectures, asking)))
     timelines = course(answer.question, answer.found.proposal.counts) if over_time and answer.evidence else ()
     return PlanOutcome(plan, {**NO_TIMINGS, **clock.timings()}, loaded.warnings, timelines)
+
+
+def _written(answer: Answer) -> tuple[Answer, Plan]:
+    """The answer judged where it was verified, and its document."""
+    if answer.holds or answer.found.verified:
+        found = answer.found
+        answer = replace(answer, evidence=judge(answer.question, found.proposal, found.rounds, answer.asked.seed))
+    return answer, plan_document(answer, answer.evidence) if answer.evidence else infeasible_plan(answer)
+
+
+def _changes_less(one: Plan, other: Plan, today: tuple[NodeNow, ...]) -> bool:
+    """Whether a plan is cheaper by more than what keeping GPUs is worth, or as cheap and cuts fewer of today's."""
+    if one.monthly_usd is None or other.monthly_usd is None or not (one.feasible and other.feasible):
+        return one.feasible and not other.feasible
+    ratio = one.monthly_usd.value / other.monthly_usd.value if other.monthly_usd.value else 1.0
+    if abs(ratio - 1.0) > WORTH_KEEPING:
+        return ratio < 1.0
+    cut, instead = (made.gpus_cut if (made := with_changes(plan, today).changes) else 0 for plan in (one, other))
+    return cut < instead
 
 
 Architectures = Mapping[str, Architecture | None]
