@@ -80,7 +80,12 @@ def main() -> None:
         row("size one model", child_cpu_s(rightslice, "size", "google/gemma-3-27b-it", "--json"), None, "CPU s"),
         row("simulate one replica (Vidur)", speed, 337.0, "requests/CPU s"),
         row("simulate one replica (BLIS)", speed, 1776.0, "requests/CPU s"),
-        row("simulate one replica (DynoSim)", speed, simulated.get("dynosim", 20900.0), "requests/CPU s"),
+        row(
+            f"simulate one replica (DynoSim{', recorded' * ('dynosim' not in simulated)})",
+            speed,
+            simulated.get("dynosim", 20900.0),
+            "requests/CPU s",
+        ),
         row("simulate one replica (plain reference)", speed, simulated["reference"], "requests/CPU s"),
         row("simulate one replica, with statistics", simulated["simulate"], None, "requests/CPU s"),
         row("simulate 8 replicas, KV-aware, HPA, cold start", simulated["fleet"], None, "requests/CPU s"),

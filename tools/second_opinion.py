@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -113,6 +114,11 @@ def rows(trace: Trace, size: int) -> Iterator[dict[str, object]]:
 
 def main() -> int:
     """Print the table."""
+    if find_spec("dynamo") is None:
+        print(
+            "ai-dynamo-runtime is not installed: pip install --no-deps --target DIR ai-dynamo-runtime, PYTHONPATH=DIR"
+        )
+        return 2
     apart = 0
     print(f"{'':<40}{'ours':>12}{'DynoSim':>12}{'apart':>9}")
     for name, trace, server in cases():
